@@ -46,6 +46,8 @@ _BOUNDS: Final = {
     "string_pattern_mismatch": ("must match {}", "pattern"),
     "enum": ("must be one of {}", "expected"),
     "literal_error": ("must be one of {}", "expected"),
+    "union_tag_invalid": ("must be one of {}", "expected_tags"),
+    "union_tag_not_found": ("must have the field {}", "discriminator"),
 }
 
 

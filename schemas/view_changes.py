@@ -2,8 +2,9 @@
 
 Owns: the JSON of a request, ids of versions and schemas, the version log, trimming of versions. Does not own: the
 rules inside one view (`view_metadata`), times and uuids (the caller's), the intent that contains the request.
-Invariants: a request without a change, with several or with an unknown one is refused before a view is changed. A
-version id is never reused. The current version is never trimmed. A change without effect returns the same view.
+Invariants: a request without a change, with two current versions or with an unknown change is refused before a view is
+changed. A version id is never reused. The current version is never trimmed. A change without effect returns the same
+view.
 
 Source: the Iceberg view specification, format version 1, intents page, "Views", decision 0067.
 """
@@ -38,6 +39,7 @@ HISTORY_ENTRIES: Final = 10
 LOG_ENTRIES_MAX: Final = 1_000
 """The most entries of the version log. A rollback adds an entry without adding a version."""
 _FIRST_SCHEMA_ID: Final = 1
+"""The id of a new view's schema, unless the request names one. Iceberg's clients expect 0."""
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -45,7 +47,8 @@ _Model = TypeVar("_Model", bound=BaseModel)
 class VersionDraft:
     """The content of a new version, as its writer described it.
 
-    `representations` name no schema. `schema` is a schema's JSON whose id is ignored. `summary` has no `operation`.
+    `representations` name no schema. `schema` is a schema's JSON, whose id only counts in a new view. `summary` has no
+    `operation`.
     """
 
     representations: tuple[SqlRepresentation, ...]
@@ -63,8 +66,9 @@ def new_view(
 
     """
     kept_versions(properties, name)
-    schema = {} if draft.schema is None else _with_id(draft.schema, _FIRST_SCHEMA_ID, name)
-    version = _version(draft, 1, -1, now_ms, "create", _FIRST_SCHEMA_ID if schema else None, name)
+    schema_id = _first_schema_id(draft)
+    schema = {} if draft.schema is None else _with_id(draft.schema, schema_id, name)
+    version = _version(draft, 1, -1, now_ms, "create", schema_id if schema else None, name)
     body: dict[str, object] = {
         "view-uuid": str(view_uuid),
         "format-version": 1,
@@ -75,7 +79,7 @@ def new_view(
         "version-log": [{"timestamp-ms": now_ms, "version-id": 1}],
     }
     if schema:
-        body |= {"schemas": [schema], "current-schema-id": _FIRST_SCHEMA_ID}
+        body |= {"schemas": [schema], "current-schema-id": schema_id}
     return _trimmed(body, name)
 
 
@@ -202,6 +206,11 @@ def _same_schema(schemas: Iterable[Mapping[str, JsonValue]], given: Mapping[str,
     return None
 
 
+def _first_schema_id(draft: VersionDraft) -> int:
+    given = (draft.schema or {}).get("schema-id")
+    return given if type(given) is int and given >= 0 else _FIRST_SCHEMA_ID
+
+
 def _with_id(schema: Mapping[str, JsonValue], schema_id: int, name: str) -> dict[str, JsonValue]:
     body = {**schema, "schema-id": schema_id}
     try:
@@ -291,7 +300,7 @@ class _Asked(BaseModel):
 
 
 class AskedVersion(_Asked):
-    """A version to create. `summary` has no `operation`. `schema` needs no id."""
+    """A version to create. `summary` has no `operation`. `schema` needs no id, which only counts in a new view."""
 
     representations: Annotated[tuple[SqlRepresentation, ...], Field(min_length=1)]
     columns: Annotated[dict[str, JsonValue] | None, Field(alias="schema")] = None
@@ -312,7 +321,9 @@ class ViewToCreate(_Asked):
 
 
 class ViewChange(_Asked):
-    """A change of a view, exactly one of: a new version, an earlier version, or other properties.
+    """A change of a view: a new or an earlier version as the current one, other properties, or both at once.
+
+    Older coordinators refuse both at once (`view-invalid`).
 
     `replaces_version_id`: the version that must be current. If absent, any version may be current.
     """
@@ -349,10 +360,12 @@ def changed_view(view: ViewMetadata, text: str, now_ms: int, *, name: str) -> Vi
     """
     asked = _read(ViewChange, text, name)
     are_properties = asked.set_properties is not None or asked.remove_properties is not None
-    if (asked.version is not None) + (asked.current_version_id is not None) + are_properties != 1:
+    versions = (asked.version is not None) + (asked.current_version_id is not None)
+    if versions > 1 or not (versions or are_properties):
         raise Invalid(
             "view-invalid",
-            f"{name}: give one of version, current-version-id, and set-properties or remove-properties",
+            f"{name}: give a version or a current-version-id, or set-properties or remove-properties, or one of the "
+            "former with the latter",
         )
     if asked.replaces_version_id not in (None, view.current_version_id):
         raise Invalid(
@@ -360,12 +373,14 @@ def changed_view(view: ViewMetadata, text: str, now_ms: int, *, name: str) -> Vi
             f"{name}: the change was made for version {asked.replaces_version_id}, and {view.current_version_id} is "
             "current: load the view again, and decide again",
         )
+    if are_properties:  # first, because they may limit the number of versions
+        view = view_with_properties(view, asked.set_properties or {}, asked.remove_properties or (), name=name)
     if asked.version is not None:
         _check_nesting(asked.version, name)
         return replaced_view(view, asked.version.draft(), now_ms, name=name)
     if asked.current_version_id is not None:
         return rolled_back_view(view, asked.current_version_id, now_ms, name=name)
-    return view_with_properties(view, asked.set_properties or {}, asked.remove_properties or (), name=name)
+    return view
 
 
 def _read(kind: type[_Request], text: str, name: str) -> _Request:

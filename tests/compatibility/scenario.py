@@ -181,6 +181,17 @@ class Side:
             given = [rootline.Intent.model_validate_json(json.dumps(intent)) for intent in sent]
             return [shown(receipt.verdict(TIMEOUT_S)) for receipt in map(producer.publish, given)]
 
+    def change_view_twice_at_once(self) -> list[Any]:
+        """Give the view a version and a property in one intent. Its verdict, the SQL and the properties afterwards."""
+        with self._lake() as lake, lake.producer() as producer:
+            view = lake.view(VIEW)
+            version = {"representations": [{"type": "sql", "sql": "SELECT 3", "dialect": "spark"}]}
+            change = {"version": version, "set-properties": {"owner": "both"}}
+            named = {"intent_id": "both", "table": VIEW, "table_uuid": str(view.metadata().view_uuid)}
+            intent = named | {"kind": "replace_view", "definition": json.dumps(change)}
+            receipt = producer.publish(rootline.Intent.model_validate_json(json.dumps(intent)))
+            return [*shown(receipt.verdict(TIMEOUT_S))[::2], view.sql("spark"), view.metadata().properties]
+
     def leave_undecided(self, writer: str) -> list[Any]:
         """Publish intents while no coordinator runs."""
         with self._lake(coordinator="elsewhere") as lake, lake.producer(writer) as producer:

@@ -51,6 +51,15 @@ def test_one_writes_a_lake_and_a_log_the_other_reads_decides_and_goes_on_and_the
         assert released("check") == []
 
 
+def test_the_release_refuses_a_version_and_properties_of_a_view_in_one_intent(
+    released_python: Path, tmp_path: Path
+) -> None:
+    with both_sides(released_python, tmp_path / "lake") as (released, current):
+        current("make")
+        assert released("change_view_twice_at_once") == ["rejected", "view-invalid", "SELECT 2", {}]
+        assert current("change_view_twice_at_once") == ["committed", None, "SELECT 3", {"owner": "both"}]
+
+
 def assert_both_write(host: Side, guest: Side) -> None:
     """They append to one table at once. One of them hosts the coordinator, and the other one when it has ended."""
     before = host("ids")

@@ -103,8 +103,9 @@ async def open_catalog(
     from rootline.rest.routes import write_routes
     from rootline.rest.writing import Writing
 
-    tokens = (settings.tokens(), http_settings().tokens())
-    may_write = log is not None and (is_loopback(host) or any(each.are_needed for each in tokens))
+    principals, tokens = settings.principals(), (settings.tokens(), http_settings().tokens())
+    needs_token = principals is not None or any(each.are_needed for each in tokens)
+    may_write = log is not None and (is_loopback(host) or needs_token)
     if log is not None and not may_write:
         structlog.get_logger().warning(
             "the catalog only reads: it would let everyone write who reaches it; set ROOTLINE_CATALOG__TOKEN",
@@ -120,12 +121,12 @@ async def open_catalog(
         store, catalog = await carry(_opened(warehouse, settings, registry, default_format))
         try:
             if log is None or not may_write:
-                yield ServedCatalog(catalog, None, carry, tokens)
+                yield ServedCatalog(catalog, None, carry, tokens, principals=principals)
                 return
             session = await carry(EmbeddableLake(warehouse, log or None, "elsewhere", None).open())
             try:
                 writing = Writing(session, catalog, settings.commit_timeout_s)
-                yield ServedCatalog(catalog, None, carry, tokens, write_routes(writing, carry))
+                yield ServedCatalog(catalog, None, carry, tokens, write_routes(writing, carry), principals)
             finally:
                 await carry(session.close())
         finally:
@@ -138,7 +139,7 @@ def warn_if_open(host: str, served: ServedCatalog) -> None:
     """Warn when everyone who reaches this machine may read the metadata of all tables."""
     from rootline.catalog.rest.connections import is_loopback
 
-    if not served.all_tokens and not is_loopback(host):
+    if not served.needs_token and not is_loopback(host):
         structlog.get_logger().warning(
             "the catalog answers everyone who reaches it, without a token: set ROOTLINE_CATALOG__TOKEN",
             action="catalog-open",

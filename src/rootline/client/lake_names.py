@@ -161,8 +161,8 @@ class LakeNames:
 
         given = SqlGiven.of(sql, dialect, schema, default_catalog, default_namespace)
         checked, wait_s = checks.table(name), checks.seconds(timeout_s)
-        kept = checks.text_map(properties, "properties")
-        self.holder.run(lambda session: create_view(session, self.stamp, checked, given, kept, timeout_s=wait_s))
+        version, kept = given.version(checked), checks.text_map(properties, "properties")
+        self.holder.run(lambda session: create_view(session, self.stamp, checked, version, kept, timeout_s=wait_s))
         return ViewHandle(self, checked)
 
     def view(self, name: str) -> ViewHandle:

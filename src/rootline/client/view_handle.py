@@ -56,7 +56,7 @@ class SqlGiven:
         found = None if schema is None else given_schema(schema)
         if found is not None and not found.fields:
             raise Invalid("definition-invalid", "the schema has no columns: give some, or leave the schema out")
-        columns = None if found is None else json.loads(found.model_dump_json())
+        columns = None if found is None else json.loads(found.model_dump_json(exclude={"schema_id"}))
         return SqlGiven(
             texts,
             columns,
@@ -83,7 +83,7 @@ async def create_view(
     session: Session,
     stamp: WriterStamp,
     name: TableName,
-    given: SqlGiven,
+    version: AskedVersion,
     properties: Mapping[str, str],
     *,
     timeout_s: float,
@@ -94,19 +94,27 @@ async def create_view(
     asked = ViewToCreate(
         view_uuid=view_uuid,
         location=f"{session.base_url.rstrip('/')}/{table_prefix(name).rstrip('/')}",
-        version=given.version(name),
+        version=version,
         properties=dict(properties),
     )
     return await _commit(session, stamp, name, IntentKind.CREATE_VIEW, view_uuid, text_of(asked), timeout_s)
 
 
 async def change_view(
-    session: Session, stamp: WriterStamp, name: TableName, change: ViewChange, *, timeout_s: float
+    session: Session,
+    stamp: WriterStamp,
+    name: TableName,
+    change: ViewChange,
+    *,
+    view_uuid: uuid.UUID | None = None,
+    timeout_s: float,
 ) -> Commit:
-    """Change the view that has the name now. Raises the errors of the methods of `ViewHandle`."""
-    root = await view_root(session.store, name)
-    kind = IntentKind.REPLACE_VIEW
-    return await _commit(session, stamp, name, kind, root.header.table_uuid, text_of(change), timeout_s)
+    """Change the view with this uuid, or without one the view that has the name now.
+
+    Raises the errors of the methods of `ViewHandle`.
+    """
+    known = view_uuid or (await view_root(session.store, name)).header.table_uuid
+    return await _commit(session, stamp, name, IntentKind.REPLACE_VIEW, known, text_of(change), timeout_s)
 
 
 async def drop_view(session: Session, stamp: WriterStamp, name: TableName, *, timeout_s: float) -> Commit:

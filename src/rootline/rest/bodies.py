@@ -1,7 +1,7 @@
 """Bodies of writing requests: read within a limit, and parsed.
 
-Owns: the limit, the models of requests about namespaces and names, errors that name the faulty member. Does not own:
-requirements and updates (`table_changes`), views (`views`).
+Owns: the limit, the models of requests about namespaces, names and views, errors that name the faulty member. Does not
+own: requirements and updates of tables (`table_changes`).
 Invariants: a body beyond the limit is refused before it is in memory. Members that a model does not name are ignored,
 because newer clients send more.
 """
@@ -9,13 +9,15 @@ because newer clients send more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
+from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, ValidationError
 from starlette.requests import Request
 
 from rootline.catalog.rest.responses import bad_request
 from rootline.schemas.model_faults import fault_of_model
+from rootline.schemas.view_metadata import SqlRepresentation
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 _Model = TypeVar("_Model", bound="Body")
@@ -66,18 +68,114 @@ class TableToRegister(Body):
     overwrite: bool = False
 
 
+class VersionToAdd(Body):
+    """The specification's `ViewVersion`, as a client describes it. Its id and its time are the client's own."""
+
+    version_id: int = 1
+    schema_id: int
+    representations: Annotated[tuple[SqlRepresentation, ...], Field(min_length=1)]
+    summary: Mapping[str, str] = Field(default_factory=dict)
+    default_catalog: str | None = None
+    default_namespace: tuple[str, ...] = ()
+
+
 class ViewToCreate(Body):
     """The specification's `CreateViewRequest`."""
 
     name: str
     location: str | None = None
     schema_: Annotated[dict[str, JsonValue], Field(alias="schema")]
-    view_version: dict[str, JsonValue]
+    view_version: VersionToAdd
     properties: Mapping[str, str] = Field(default_factory=dict)
 
 
+class ViewUuid(Body):
+    """The requirement that the view has this uuid."""
+
+    type: Literal["assert-view-uuid"]
+    uuid: UUID
+
+
+class AddSchema(Body):
+    """A schema for the version of the same request."""
+
+    action: Literal["add-schema"]
+    schema_: Annotated[dict[str, JsonValue], Field(alias="schema")]
+
+
+class AddViewVersion(Body):
+    """A version of a view."""
+
+    action: Literal["add-view-version"]
+    view_version: VersionToAdd
+
+
+class SetCurrentViewVersion(Body):
+    """The version that becomes the current one. `LAST_ADDED`: that of the same request."""
+
+    action: Literal["set-current-view-version"]
+    view_version_id: int
+
+
+class SetProperties(Body):
+    """Properties to set."""
+
+    action: Literal["set-properties"]
+    updates: Mapping[str, str]
+
+
+class RemoveProperties(Body):
+    """Properties to remove."""
+
+    action: Literal["remove-properties"]
+    removals: tuple[str, ...]
+
+
+class SetLocation(Body):
+    """A location."""
+
+    action: Literal["set-location"]
+    location: str
+
+
+class UpgradeFormatVersion(Body):
+    """A format version."""
+
+    action: Literal["upgrade-format-version"]
+    format_version: int
+
+
+class AssignUuid(Body):
+    """A uuid."""
+
+    action: Literal["assign-uuid"]
+    uuid: UUID
+
+
+LAST_ADDED: Final = -1
+"""In place of the id of a schema or a version: the one that the same request added last."""
+ViewUpdate = Annotated[
+    AddSchema
+    | AddViewVersion
+    | SetCurrentViewVersion
+    | SetProperties
+    | RemoveProperties
+    | SetLocation
+    | UpgradeFormatVersion
+    | AssignUuid,
+    Discriminator("action"),
+]
+
+
+class ViewUpdates(Body):
+    """The specification's `CommitViewRequest`."""
+
+    requirements: tuple[ViewUuid, ...] = ()
+    updates: tuple[ViewUpdate, ...] = ()
+
+
 class Updates(Body):
-    """The specification's `CommitTableRequest` and `CommitViewRequest`."""
+    """The specification's `CommitTableRequest`."""
 
     requirements: tuple[dict[str, JsonValue], ...] = ()
     updates: tuple[dict[str, JsonValue], ...] = ()

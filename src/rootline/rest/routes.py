@@ -1,7 +1,8 @@
 """The writing routes of the REST catalog.
 
-Owns: paths, methods, and which role each needs. Does not own: reading routes and tokens (`rootline.catalog.rest`), what
-a request does (`namespaces`, `tables`, `views`), errors (`refusals`).
+Owns: paths, methods, the role that each needs, rights that depend on the body or the query. Does not own: reading
+routes, tokens and the check of a role (`rootline.catalog.rest`), what a request does (`namespaces`, `tables`, `views`),
+errors (`refusals`).
 Invariants: a body is read and checked on the server's event loop, and everything else runs on the catalog's. A request
 whose client hangs up is carried on, because its intent may be published already.
 """
@@ -16,7 +17,7 @@ from starlette.responses import Response
 
 from rootline.catalog.rest.principals import Role
 from rootline.catalog.rest.responses import bad_request
-from rootline.catalog.rest.routes import Carrier, Handler, WriteRoute, format_in, namespace_in
+from rootline.catalog.rest.routes import Carrier, Handler, WriteRoute, format_in, namespace_in, principal_in
 from rootline.rest import namespaces, tables, views
 from rootline.rest.bodies import (
     NamespaceChange,
@@ -26,6 +27,7 @@ from rootline.rest.bodies import (
     TableToRegister,
     Updates,
     ViewToCreate,
+    ViewUpdates,
     read_body,
 )
 from rootline.rest.refusals import refusal_of_change
@@ -43,7 +45,9 @@ def write_routes(writing: Writing, carry: Carrier) -> tuple[WriteRoute, ...]:
     """The routes, whose work is carried to the catalog's event loop."""
 
     async def create_namespace(request: Request) -> Coroutine[Any, Any, bytes]:
-        return namespaces.create(writing, await read_body(request, NamespaceToCreate))
+        asked = await read_body(request, NamespaceToCreate)
+        principal_in(request).check(Role.WRITE, ".".join(asked.namespace))
+        return namespaces.create(writing, asked)
 
     async def change_namespace(request: Request) -> Coroutine[Any, Any, bytes]:
         return namespaces.change(writing, namespace_in(request), await read_body(request, NamespaceChange))
@@ -57,6 +61,7 @@ def write_routes(writing: Writing, carry: Carrier) -> tuple[WriteRoute, ...]:
         )
 
     async def register_table(request: Request) -> Coroutine[Any, Any, bytes]:
+        principal_in(request).check_everywhere(Role.ADMIN)  # it names files of any namespace
         asked = await read_body(request, TableToRegister)
         return tables.register(writing, namespace_in(request), asked, format_in(request))
 
@@ -66,23 +71,24 @@ def write_routes(writing: Writing, carry: Carrier) -> tuple[WriteRoute, ...]:
 
     async def drop_table(request: Request) -> Coroutine[Any, Any, None]:
         is_purge = _truth(request.query_params.get("purgeRequested"))
+        principal_in(request).check(Role.ADMIN if is_purge else Role.WRITE)
         return tables.drop(writing, namespace_in(request), request.path_params["table"], is_purge=is_purge)
 
     async def create_view(request: Request) -> Coroutine[Any, Any, bytes]:
         return views.create(writing, namespace_in(request), await read_body(request, ViewToCreate))
 
     async def commit_view(request: Request) -> Coroutine[Any, Any, bytes]:
-        asked, name = await read_body(request, Updates), request.path_params["view"]
+        asked, name = await read_body(request, ViewUpdates), request.path_params["view"]
         return views.commit(writing, namespace_in(request), name, asked)
 
     async def drop_view(request: Request) -> Coroutine[Any, Any, None]:
         return views.drop(writing, namespace_in(request), request.path_params["view"])
 
     async def rename_table(request: Request) -> Coroutine[Any, Any, None]:
-        return tables.rename(writing, await read_body(request, Renaming))
+        return tables.rename(writing, await _renaming(request))
 
     async def rename_view(request: Request) -> Coroutine[Any, Any, None]:
-        return views.rename(writing, await read_body(request, Renaming))
+        return views.rename(writing, await _renaming(request))
 
     async def report(request: Request) -> Coroutine[Any, Any, None]:
         return _dropped()
@@ -117,6 +123,14 @@ def _handler(work: Work, carry: Carrier) -> Handler:
         return Response(status_code=_EMPTY) if body is None else Response(body, media_type="application/json")
 
     return answer
+
+
+async def _renaming(request: Request) -> Renaming:
+    """The body of a request to rename, if its client may write both names."""
+    asked, principal = await read_body(request, Renaming), principal_in(request)
+    for name in (asked.source, asked.destination):
+        principal.check(Role.WRITE, ".".join(name.namespace))
+    return asked
 
 
 async def _dropped() -> None:

@@ -13,7 +13,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from rootline.catalog.rest.http_settings import HttpSettings, http_settings, tokens_of
+from rootline.catalog.rest.http_settings import HttpSettings, http_settings
+from rootline.catalog.rest.principals import tokens_of
 from rootline.catalog.rest.serving import read_route, serve_app
 from rootline.schemas.errors import Invalid
 from tests.catalog.served_catalog import asked

@@ -117,6 +117,17 @@ def test_a_schema_with_an_id_or_a_name_twice_is_refused(fields: list[tuple[Any, 
         assert refused.value.code == "view-invalid"
 
 
+def test_the_first_schema_has_the_id_that_it_is_sent_with_and_the_next_ones_count_on() -> None:
+    sent = VersionDraft(draft("SELECT 1").representations, schema("a") | {"schema-id": 0})
+    made = new_view(UUID, "s3://lake/demo/v", sent, {}, 1_000, name=NAME)
+    assert (made.current_schema_id, made.current_version.named_schema_id) == (0, 0)
+    other = VersionDraft(draft("SELECT 2").representations, schema("b") | {"schema-id": 7})
+    assert replaced_view(made, other, 2_000, name=NAME).current_schema_id == 1
+    for unusable in ("0", -1, None, True):
+        unsent = VersionDraft(draft("SELECT 1").representations, schema("a") | {"schema-id": unusable})
+        assert new_view(UUID, "s3://lake/demo/v", unsent, {}, 1_000, name=NAME).current_schema_id == 1
+
+
 def test_a_schema_that_is_there_is_used_again() -> None:
     replaced = replaced_view(view("SELECT 1", "a"), draft("SELECT 2", "a"), 2_000, name=NAME)
     assert (len(replaced.schemas or ()), replaced.current_schema_id) == (1, 1)

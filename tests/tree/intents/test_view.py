@@ -111,6 +111,18 @@ def test_each_change_of_a_view_is_the_next_root_of_its_name() -> None:
     assert state_violations(lake.head) == []
 
 
+def test_a_version_and_properties_may_change_at_once() -> None:
+    lake = view_lake(
+        replace_view("two", version=version("SELECT 2"), set_properties={"version.history.num-entries": "1"}),
+        replace_view("three", version=version("SELECT 3"), remove_properties=["version.history.num-entries"]),
+        replace_view("back", current_version_id=2, set_properties={"comment": "x"}, replaces_version_id=3),
+    )
+    assert lake.head.header.version == 3
+    assert view_of(lake).properties == {"comment": "x"}
+    assert [each.version_id for each in view_of(lake).versions] == [2, 3]
+    assert view_of(lake).current_version_id == 2
+
+
 def test_several_changes_of_one_batch_are_one_root() -> None:
     lake = Lake()
     assert put(lake, create_view(), replace_view("two", version=version("SELECT 2"))) == ["committed"] * 2
@@ -245,7 +257,7 @@ for depth in range(60):
         ('{"version": 5}', "view-invalid"),
         ('{"version": {"representations": []}}', "view-invalid"),
         ('{"version": {"representations": [{"type": "sql", "sql": 5, "dialect": "spark"}]}}', "view-invalid"),
-        ('{"current-version-id": 1, "set-properties": {}}', "view-invalid"),
+        (json.dumps({"current-version-id": 1, "version": version("SELECT 2")}), "view-invalid"),
         ('{"current-version-id": "1"}', "view-invalid"),
         ('{"current-version-id": 7}', "view-version-unknown"),
         ('{"set-properties": {"a": 1}}', "view-invalid"),

@@ -1,87 +1,23 @@
-"""Settings of HTTP servers and of the REST catalog, and the bearer tokens that a server accepts.
+"""Settings of HTTP servers and of the REST catalog.
 
-Owns: names, defaults and rules of `ROOTLINE_HTTP__*` and `ROOTLINE_CATALOG__*`, the TLS context, reading and comparing
-tokens, several of them while one replaces another. Does not own: the address of each server (its own settings), access
-to the store (`ROOTLINE_S3__*`), the paths that need a token (`serving`, `routes`).
-Invariants: a secret is never printed. A certificate that cannot be used is refused before the port is opened. A
-comparison takes a time that reveals nothing about the token. A changed token file takes effect at the next request, and
-an unreadable one keeps the known tokens. No client gets the store's keys unless the catalog needs a token.
+Owns: names, defaults and rules of `ROOTLINE_HTTP__*` and `ROOTLINE_CATALOG__*`, the TLS context. Does not own: tokens
+and principals (`principals`), the address of each server (its own settings), access to the store (`ROOTLINE_S3__*`),
+the paths that need a token (`serving`, `routes`).
+Invariants: a secret is never printed. A certificate that cannot be used is refused before the port is opened. No client
+gets the store's keys unless the catalog needs a token and lets each client use all of the store.
 """
 
 from __future__ import annotations
 
-import hmac
 import ssl
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rootline.catalog.rest.principals import BearerTokens, Principals, tokens_of
 from rootline.read_settings import read_settings
 from rootline.schemas.errors import Invalid
-
-
-@dataclass(slots=True)
-class BearerTokens:
-    """Accepted bearer tokens. `fixed`: from a setting. `file`: one token a line. `tokens_of` creates it and reads the
-    file.
-    """
-
-    fixed: tuple[str, ...] = field(default=(), repr=False)
-    file: Path | None = None
-    _known: tuple[str, ...] = field(default=(), repr=False)
-    _seen: tuple[int, int] = (0, 0)
-
-    @property
-    def are_needed(self) -> bool:
-        """Whether a token is required. Without any token, every request is allowed."""
-        return bool(self.fixed or self.file is not None)
-
-    def allow(self, authorization: str) -> bool:
-        """Whether the raw header `Authorization` contains one of them."""
-        scheme, _, given = authorization.partition(" ")
-        presented = given.strip().encode("latin-1", errors="replace")  # headers are bytes
-        same = [hmac.compare_digest(presented, token.encode()) for token in (*self.fixed, *self._of_file())]
-        return scheme.lower() == "bearer" and any(same)
-
-    def read(self) -> None:
-        """Read the file. Raises `Invalid` (`setting-invalid`): it cannot be read, or contains no token."""
-        if self.file is None:
-            return
-        try:
-            stat = self.file.stat()
-            lines = self.file.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
-            raise Invalid("setting-invalid", f"token_file {self.file} cannot be read: {reason}") from None
-        tokens = tuple(line.strip() for line in lines if line.strip())
-        if not tokens:
-            raise Invalid("setting-invalid", f"token_file {self.file} is empty; write a token on each line of it")
-        self._known, self._seen = tokens, (stat.st_mtime_ns, stat.st_size)
-
-    def _of_file(self) -> tuple[str, ...]:
-        if self.file is not None:
-            try:
-                stat = self.file.stat()
-                if (stat.st_mtime_ns, stat.st_size) != self._seen:
-                    self.read()
-            except (OSError, Invalid) as error:
-                structlog.get_logger().warning(
-                    "the token file could not be re-read, so the known tokens stay valid",
-                    action="tokens",
-                    reason=str(error),
-                )
-        return self._known
-
-
-def tokens_of(value: SecretStr | None, file: Path | None) -> BearerTokens:
-    """The tokens of a setting and of a file. Raises `Invalid` (`setting-invalid`)."""
-    tokens = BearerTokens(() if value is None else (value.get_secret_value(),), file)
-    tokens.read()
-    return tokens
-
 
 _HTTP_PREFIX = "ROOTLINE_HTTP__"
 
@@ -180,11 +116,17 @@ class CatalogSettings(BaseSettings):
     token: SecretStr | None = Field(
         default=None,
         min_length=1,
-        description="The bearer token that engines send; none: anyone who can connect may read.",
+        description="The bearer token that engines send, which may do everything; none: anyone who can connect may "
+        "read, and also write if the catalog listens on a loopback address.",
     )
     token_file: Path | None = Field(
         default=None,
         description="A file with one token a line, instead of `TOKEN`; re-read when it changes.",
+    )
+    principals_file: Path | None = Field(
+        default=None,
+        description="A TOML file of principals, each with the SHA-256 of its token, a role (`read`, `write` or "
+        "`admin`) and namespaces, instead of `TOKEN` and of HTTP's token; re-read when it changes.",
     )
     share_s3_keys: bool = Field(
         default=False,
@@ -206,6 +148,10 @@ class CatalogSettings(BaseSettings):
     def _keys_lie_behind_a_token(self) -> CatalogSettings:
         if self.token is not None and self.token_file is not None:
             raise ValueError("give token or token_file, not both")
+        if self.principals_file is not None and (self.token is not None or self.token_file is not None):
+            raise ValueError("give principals_file, or a token that may do everything, not both")
+        if self.principals_file is not None and self.share_s3_keys:
+            raise ValueError("share_s3_keys gives every principal the keys to all of the store: set it to false")
         if self.share_s3_keys and self.token is None and self.token_file is None:
             raise ValueError("share_s3_keys gives the store's keys to anyone who can connect: set a token as well")
         return self
@@ -218,6 +164,10 @@ class CatalogSettings(BaseSettings):
 
         """
         return tokens_of(self.token, self.token_file)
+
+    def principals(self) -> Principals | None:
+        """The principals, if there is a file of them. Raises `Invalid` (`setting-invalid`): it cannot be used."""
+        return None if self.principals_file is None else Principals.of_file(self.principals_file)
 
 
 def catalog_settings() -> CatalogSettings:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -190,26 +191,32 @@ def table_body(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str
 
 
 def view_body(view: ViewMetadata, metadata_location: str) -> bytes:
-    """A view: its metadata in the form for engines, and the location of the root that contains it.
+    """A view: its metadata in the form for engines, and the location of the root that contains it."""
+    return json_body({"metadata-location": metadata_location, "metadata": view_for_engines(view), "config": {}})
+
+
+def view_for_engines(view: ViewMetadata) -> dict[str, Any]:
+    """A view's metadata in the form for engines.
 
     Engines expect a schema id and a default namespace in each version. Rootline stores the default namespace with each
-    SQL text of the version.
+    SQL text of the version. A version without a schema names an empty one, which the view itself does not have.
     """
-    metadata = json.loads(view.to_json())
+    metadata: dict[str, Any] = json.loads(view.to_json())
     metadata.setdefault("properties", {})
-    metadata.setdefault("schemas", [])
+    schemas = metadata.setdefault("schemas", [])
+    known = {schema.get("schema-id", 0) for schema in schemas}
+    empty = next(number for number in itertools.count() if number not in known)
     for body, of_view in zip(metadata["versions"], view.versions, strict=True):
         first = of_view.sql_texts[0] if of_view.sql_texts else None
-        schema_id = of_view.named_schema_id
-        body.setdefault("schema-id", 0 if schema_id is None else schema_id)
+        body.setdefault("schema-id", empty if of_view.named_schema_id is None else of_view.named_schema_id)
         body.setdefault("default-namespace", list((first and first.default_namespace) or ()))
         if first is not None and first.default_catalog is not None:
             body.setdefault("default-catalog", first.default_catalog)
-        if schema_id is None and all(schema.get("schema-id") != 0 for schema in metadata["schemas"]):
-            metadata["schemas"].append({"type": "struct", "schema-id": 0, "fields": []})
+    if any(body["schema-id"] == empty for body in metadata["versions"]):
+        schemas.append({"type": "struct", "schema-id": empty, "fields": []})
     current = next(body for body in metadata["versions"] if body["version-id"] == view.current_version_id)
     metadata["current-schema-id"] = current["schema-id"]
-    return json_body({"metadata-location": metadata_location, "metadata": metadata, "config": {}})
+    return metadata
 
 
 def etag_of(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> str:

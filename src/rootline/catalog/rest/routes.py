@@ -1,9 +1,11 @@
 """The routes of the Iceberg REST catalog as an application to mount under `/v1`: those that read, and given ones.
 
-Owns: paths, methods and statuses of reading routes, the bearer token. Does not own: bodies and errors (`responses`),
-their content (`catalog`), routes that write (`rootline.rest`).
+Owns: paths, methods and statuses of reading routes, the check of each client's token, role and namespace, the log line
+of a writing request. Does not own: bodies and errors (`responses`), their content (`catalog`), roles (`principals`),
+routes that write (`rootline.rest`).
 Invariants: no route of this module changes anything. Every error is in the protocol's error model. A client with a
-wrong token learns nothing, not even the names of tables.
+wrong token learns nothing, not even the names of tables. A right is checked before anything is read, so a refusal shows
+no one whether a name exists.
 """
 
 from __future__ import annotations
@@ -23,8 +25,7 @@ from starlette.routing import Route
 from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.rest.catalog import RestCatalog
 from rootline.catalog.rest.connections import FOREIGN, is_foreign
-from rootline.catalog.rest.http_settings import BearerTokens
-from rootline.catalog.rest.principals import Role
+from rootline.catalog.rest.principals import ANYONE, BearerTokens, Principal, Principals, Role
 from rootline.catalog.rest.responses import (
     WAREHOUSES,
     Refusal,
@@ -43,6 +44,9 @@ READS: Final = ["GET", "HEAD"]
 """A HEAD is a GET without a body. Load balancers use it."""
 _JSON: Final = "application/json"
 _WRITES: Final = ["POST", "PUT", "PATCH", "DELETE"]
+_PATH_CHARS_MAX: Final = 200
+_PRINCIPAL: Final = "rootline.principal"
+"""A key in a request's scope: the client that sent it."""
 
 
 class Carrier(Protocol):
@@ -60,7 +64,10 @@ def in_place(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
 
 @dataclass(frozen=True, slots=True)
 class WriteRoute:
-    """A route that changes something. `path` is below the prefix, `label` its name in metrics, `needs` a role."""
+    """A route that changes something. `path` is below the prefix, `label` its name in metrics.
+
+    `needs`: the role that a client must have in the namespace of the path, if it has one.
+    """
 
     path: str
     label: str
@@ -79,7 +86,7 @@ class ServedCatalog:
     """A catalog, the token that clients need (`None`: every client is allowed), and the `Carrier` to its event loop.
 
     `tokens`: further accepted tokens, which are required if there are any. `writing`: routes that change something. A
-    catalog without them only reads.
+    catalog without them only reads. `principals`: the only clients that are allowed, in place of all tokens.
     """
 
     catalog: RestCatalog
@@ -87,12 +94,44 @@ class ServedCatalog:
     carry: Carrier = in_place
     tokens: tuple[BearerTokens, ...] = ()
     writing: tuple[WriteRoute, ...] = ()
+    principals: Principals | None = None
 
     @property
-    def all_tokens(self) -> tuple[BearerTokens, ...]:
-        """The accepted tokens. If there are none, every client is allowed."""
+    def needs_token(self) -> bool:
+        """Whether a client needs a token. If not, every client is allowed."""
+        return self.principals is not None or bool(self._all_tokens)
+
+    @property
+    def _all_tokens(self) -> tuple[BearerTokens, ...]:
         own = () if self.token is None else (BearerTokens((self.token,)),)
         return tuple(tokens for tokens in (*own, *self.tokens) if tokens.are_needed)
+
+    def client_of(self, request: Request) -> Principal:
+        """The client that sent a request. Raises `Refusal`: it has no valid token."""
+        header = request.headers.get("Authorization", "")
+        if self.principals is not None:
+            found = self.principals.find(header)
+        elif needed := self._all_tokens:
+            found = ANYONE if sum(tokens.allow(header) for tokens in needed) else None
+        elif is_foreign(request.scope):
+            raise Refusal(403, "ForbiddenException", FOREIGN)
+        else:
+            found = ANYONE
+        if found is None:
+            raise Refusal(
+                401,
+                "NotAuthorizedException",
+                "this catalog needs its bearer token; give the engine the token that ROOTLINE_CATALOG__TOKEN, or the "
+                "file of ROOTLINE_CATALOG__PRINCIPALS_FILE, sets here",
+            )
+        return found
+
+
+def principal_in(request: Request) -> Principal:
+    """The client that sent a request to a route of the catalog."""
+    found = request.scope[_PRINCIPAL]
+    assert isinstance(found, Principal), "the guard of every route sets it"
+    return found
 
 
 def catalog_app(served: ServedCatalog) -> Starlette:
@@ -100,8 +139,8 @@ def catalog_app(served: ServedCatalog) -> Starlette:
     handlers = _Handlers(served.catalog, served.carry, [route.endpoint for route in served.writing])
     routes: list[Route] = []
 
-    def add(path: str, route: str, methods: list[str], handler: Handler) -> None:
-        routes.append(Route(path, _guarded(served, route, handler), methods=methods))
+    def add(path: str, route: str, methods: list[str], handler: Handler, needs: Role = Role.READ) -> None:
+        routes.append(Route(path, _guarded(served, route, handler, needs), methods=methods))
 
     add("/config", "config", READS, handlers.config)
     for prefix in ("", "/{prefix}"):
@@ -113,10 +152,10 @@ def catalog_app(served: ServedCatalog) -> Starlette:
         add(f"{one}/views", "views", READS, handlers.views)
         add(f"{one}/views/{{view}}", "view", READS, handlers.view)
         for route in served.writing:
-            add(f"{prefix}{route.path}", route.label, [route.method], route.handler)
+            add(f"{prefix}{route.path}", route.label, [route.method], route.handler, route.needs)
     add("/{rest:path}", "write", _WRITES, _refuse_unserved if served.writing else _refuse_write)
     add("/{rest:path}", "unknown", READS, _refuse_unknown)
-    refuse_method = _guarded(served, "unknown", _refuse_method)
+    refuse_method = _guarded(served, "unknown", _refuse_method, Role.READ)
 
     async def refuse(request: Request, _: Exception) -> Response:
         return await refuse_method(request)
@@ -139,8 +178,10 @@ class _Handlers:
 
     async def namespaces(self, request: Request) -> Response:
         format_in(request)
-        parent = _dotted(request.query_params.get("parent") or "")
-        return _listed(request, namespaces_body, await self._carry(self._catalog.namespaces(parent)))
+        parent, principal = _dotted(request.query_params.get("parent") or ""), principal_in(request)
+        principal.check_list(parent)
+        names = await self._carry(self._catalog.namespaces(parent))
+        return _listed(request, namespaces_body, [name for name in names if principal.sees(name)])
 
     async def namespace(self, request: Request) -> Response:
         format_in(request)
@@ -219,17 +260,19 @@ async def _refuse_method(request: Request) -> Response:
     )
 
 
-def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
-    """`handler` behind the token, with errors in the protocol's error model and its responses counted."""
-    needed = served.all_tokens
+def _guarded(served: ServedCatalog, route: str, handler: Handler, needs: Role) -> Handler:
+    """`handler` behind the check of token, role and namespace.
+
+    Errors have the form of the protocol's error model, and responses are counted.
+    """
 
     async def answer(request: Request) -> Response:
         began_s = time.perf_counter()
+        principal = None
         try:
-            if needed:
-                _authorize(request, needed)
-            elif is_foreign(request.scope):
-                raise Refusal(403, "ForbiddenException", FOREIGN)
+            principal = served.client_of(request)
+            principal.check(needs, namespace_in(request) if "namespace" in request.path_params else None)
+            request.scope[_PRINCIPAL] = principal
             response = await handler(request)
         except Exception as error:
             refusal = refusal_of(error)
@@ -238,20 +281,19 @@ def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
             response = Response(
                 refusal.body, status_code=refusal.status, media_type=_JSON, headers=refusal.headers or None
             )
+        if needs > Role.READ:
+            structlog.get_logger().info(
+                "catalog request that writes",
+                action="catalog-write",
+                route=route,
+                path=request.url.path[:_PATH_CHARS_MAX],
+                principal=None if principal is None else principal.name,
+                status=response.status_code,
+            )
         served.catalog.metrics.answered(route, response.status_code, time.perf_counter() - began_s)
         return response
 
     return answer
-
-
-def _authorize(request: Request, needed: Sequence[BearerTokens]) -> None:
-    header = request.headers.get("Authorization", "")
-    if not sum(tokens.allow(header) for tokens in needed):
-        raise Refusal(
-            401,
-            "NotAuthorizedException",
-            "this catalog needs its bearer token; give the engine the token that ROOTLINE_CATALOG__TOKEN sets here",
-        )
 
 
 def format_in(request: Request) -> FormatVersion | None:

@@ -35,7 +35,8 @@ from rootline.catalog.rest.connections import (
     is_foreign,
     is_loopback,
 )
-from rootline.catalog.rest.http_settings import BearerTokens, HttpSettings, http_settings
+from rootline.catalog.rest.http_settings import HttpSettings, http_settings
+from rootline.catalog.rest.principals import BearerTokens
 from rootline.catalog.rest.routes import READS, Handler, ServedCatalog, catalog_app
 from rootline.schemas.errors import RootlineError
 
