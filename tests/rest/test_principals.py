@@ -82,6 +82,7 @@ WRITING = [
     ("POST", f"{SALES}/tables"),
     ("POST", f"{SALES}/tables/t"),
     ("POST", f"{SALES}/views"),
+    ("POST", f"{SALES}/register-view"),
     ("POST", f"{SALES}/views/v"),
     ("POST", "/v1/own/tables/rename"),
     ("POST", "/v1/own/views/rename"),

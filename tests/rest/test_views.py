@@ -286,6 +286,30 @@ def test_a_rename_is_refused_with_the_reason_that_an_engine_expects(client: http
     assert rename("v", "demo", "w")[:2] == (406, "UnsupportedOperationException")
 
 
+def test_no_file_is_registered_as_a_view(client: httpx.Client) -> None:
+    create(client)
+
+    def register(namespace: str, name: str) -> tuple[int, str, str]:
+        body = {"name": name, "metadata-location": "file:///v.json"}
+        answer = client.post(f"/v1/own/namespaces/{namespace}/register-view", json=body)
+        return *refused(answer), answer.json()["error"]["message"]
+
+    for name, words in (("v", "View already exists: demo.v"), ("t", "Table with same name already exists: demo.t")):
+        status, kind, message = register("demo", name)
+        assert (status, kind) == (409, "AlreadyExistsException")
+        assert message.startswith(words)
+    assert register("absent", "w")[:2] == (404, "NoSuchNamespaceException")
+    assert register("demo", "w")[:2] == (406, "UnsupportedOperationException")
+
+
+def test_two_texts_in_one_dialect_are_refused_in_icebergs_words(client: httpx.Client) -> None:
+    twice = version(5, spark="SELECT 1", Spark="SELECT 2")
+    answer = client.post(VIEWS, json={"name": "v", "schema": schema("a"), "view-version": twice})
+    assert refused(answer) == (400, "IllegalArgumentException")
+    words = "Invalid view version: Cannot add multiple queries for dialect spark"
+    assert answer.json()["error"]["message"].startswith(words)
+
+
 def test_a_change_without_a_verdict_in_time_is_an_unknown_outcome(client: httpx.Client, folder: Path) -> None:
     create(client)
     with asked(folder, log="", commit_timeout_s=1e-9) as hurried:

@@ -61,7 +61,7 @@ class TableToCreate(Body):
 
 
 class TableToRegister(Body):
-    """The specification's `RegisterTableRequest`."""
+    """The specification's `RegisterTableRequest`, and its `RegisterViewRequest`."""
 
     name: str
     metadata_location: str

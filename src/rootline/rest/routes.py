@@ -77,6 +77,9 @@ def write_routes(writing: Writing, carry: Carrier) -> tuple[WriteRoute, ...]:
     async def create_view(request: Request) -> Coroutine[Any, Any, bytes]:
         return views.create(writing, namespace_in(request), await read_body(request, ViewToCreate))
 
+    async def register_view(request: Request) -> Coroutine[Any, Any, None]:
+        return views.register(writing, namespace_in(request), await read_body(request, TableToRegister))
+
     async def commit_view(request: Request) -> Coroutine[Any, Any, bytes]:
         asked, name = await read_body(request, ViewUpdates), request.path_params["view"]
         return views.commit(writing, namespace_in(request), name, asked)
@@ -106,6 +109,7 @@ def write_routes(writing: Writing, carry: Carrier) -> tuple[WriteRoute, ...]:
         route(_TABLE, "drop-table", "DELETE", Role.WRITE, drop_table),
         route(f"{_TABLE}/metrics", "report-metrics", "POST", Role.READ, report),
         route(f"{_NAMESPACE}/views", "create-view", "POST", Role.WRITE, create_view),
+        route(f"{_NAMESPACE}/register-view", "register-view", "POST", Role.WRITE, register_view),
         route(_VIEW, "commit-view", "POST", Role.WRITE, commit_view),
         route(_VIEW, "drop-view", "DELETE", Role.WRITE, drop_view),
         route("/tables/rename", "rename-table", "POST", Role.WRITE, rename_table),

@@ -9,7 +9,8 @@ was checked against. After a commit, no error states that it failed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -28,6 +29,7 @@ from rootline.rest.bodies import (
     Renaming,
     SetCurrentViewVersion,
     SetProperties,
+    TableToRegister,
     UpgradeFormatVersion,
     VersionToAdd,
     ViewToCreate,
@@ -112,13 +114,35 @@ async def rename(writing: Writing, asked: Renaming) -> None:
     await catalog.view_exists(_namespace(source), source.name)
     await catalog.namespace(_namespace(destination))
     words = f"Cannot rename {_shown(source)} to {_shown(destination)}."
-    for kind, found in (("View", catalog.view_exists), ("Table", catalog.table_exists)):
-        if await _is_there(found(_namespace(destination), destination.name)):
-            raise Refusal(409, "AlreadyExistsException", f"{words} {kind} already exists; choose another name")
+    await _check_free(
+        writing,
+        _namespace(destination),
+        destination.name,
+        of_view=f"{words} View already exists",
+        of_table=f"{words} Table already exists",
+    )
     raise Refusal(
         406,
         "UnsupportedOperationException",
         f"{words} A view's name is the name of its folder; create a view with the new name, and drop this one",
+    )
+
+
+async def register(writing: Writing, namespace: str, asked: TableToRegister) -> None:
+    """Refuse to register a view, with the reason that an engine expects."""
+    name = f"{namespace}.{asked.name}"
+    await writing.catalog.namespace(namespace)
+    await _check_free(
+        writing,
+        namespace,
+        asked.name,
+        of_view=f"View already exists: {name}",
+        of_table=f"Table with same name already exists: {name}",
+    )
+    raise Refusal(
+        406,
+        "UnsupportedOperationException",
+        f"{name}: a view is stored in Rootline's own metadata, so that no file can be registered as one; create it",
     )
 
 
@@ -186,11 +210,19 @@ def _schema(view: ViewMetadata, schema_id: int, added: AddSchema | None, name: T
 
 
 def _version(given: VersionToAdd, schema: dict[str, JsonValue]) -> AskedVersion:
-    """The version in the form of an intent. A schema without columns is none."""
+    """The version in the form of an intent. A schema without columns is none.
+
+    Raises:
+        Refusal: it has two texts in one dialect. Iceberg's clients expect this type.
+    """
     places: dict[str, Any] = {"default_namespace": given.default_namespace}
     if given.default_catalog is not None:
         places["default_catalog"] = given.default_catalog
     texts = tuple(each.model_copy(update=places) for each in given.representations)
+    twice = [text for text, times in Counter(text.dialect.lower() for text in texts).items() if times > 1]
+    if twice:
+        words = f"Invalid view version: Cannot add multiple queries for dialect {twice[0]:.80}; give one"
+        raise Refusal(400, "IllegalArgumentException", words)
     summary = {key: text for key, text in given.summary.items() if key != "operation"}
     if not schema.get("fields"):
         return AskedVersion(representations=texts, summary=summary)
@@ -262,14 +294,16 @@ def _code(refusal: Refusal) -> str:
     return cause.code if isinstance(cause, RootlineError) else ""
 
 
-async def _is_there(found: Awaitable[None]) -> bool:
-    try:
-        await found
-    except Refusal as refusal:
-        if refusal.status != 404:
-            raise
-        return False
-    return True
+async def _check_free(writing: Writing, namespace: str, name: str, *, of_view: str, of_table: str) -> None:
+    """Raises `Refusal` in these words if a view or a table has the name."""
+    for words, look_up in ((of_view, writing.catalog.view_exists), (of_table, writing.catalog.table_exists)):
+        try:
+            await look_up(namespace, name)
+        except Refusal as refusal:
+            if refusal.status != 404:
+                raise
+        else:
+            raise Refusal(409, "AlreadyExistsException", f"{words}; choose another name")
 
 
 def _namespace(name: Name) -> str:
