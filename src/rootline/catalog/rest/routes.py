@@ -45,7 +45,7 @@ READS: Final = ["GET", "HEAD"]
 _JSON: Final = "application/json"
 _WRITES: Final = ["POST", "PUT", "PATCH", "DELETE"]
 _PATH_CHARS_MAX: Final = 200
-_PRINCIPAL: Final = "rootline.principal"
+_PRINCIPAL: Final = "principal"
 """A key in a request's scope: the client that sent it."""
 
 
