@@ -111,7 +111,7 @@ class AddViewVersion(Body):
 
 
 class SetCurrentViewVersion(Body):
-    """The version that becomes the current one. `LAST_ADDED`: that of the same request."""
+    """The version that becomes the current one. `LAST_ADDED`: the one in the same request."""
 
     action: Literal["set-current-view-version"]
     view_version_id: int

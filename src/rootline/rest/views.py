@@ -72,10 +72,10 @@ async def commit(writing: Writing, namespace: str, name: str, asked: ViewUpdates
     """Commit an engine's updates of a view as one intent.
 
     The last of two concurrent changes wins, as in Iceberg's own catalogs. One that lost such a race is checked and
-    published again, until the deadline.
+    published anew, until the deadline.
 
     Raises:
-        Refusal: there is no such view, a requirement does not hold, or the updates cannot be made.
+        Refusal: there is no such view, a requirement fails, or the updates cannot be made.
     """
     session, known = writing.session, _known(namespace, name)
     deadline_s = session.environment.monotonic_s() + writing.timeout_s
@@ -159,7 +159,7 @@ def change_of(view: ViewMetadata, asked: ViewUpdates, name: TableName) -> ViewCh
             case UpgradeFormatVersion() if update.format_version != FORMAT_VERSION:
                 raise bad_request(f"{name}: format-version {update.format_version} is not one of views; use 1")
             case AssignUuid() if update.uuid != view.view_uuid:
-                raise bad_request(f"{name}: its uuid is {view.view_uuid}, which never changes; load the view again")
+                raise bad_request(f"{name}: its uuid is {view.view_uuid}, which never changes; reload the view")
     properties, removed = _changed_properties(asked, name)
     change: dict[str, Any] = {}
     if properties:
@@ -200,7 +200,7 @@ def _changed_version(view: ViewMetadata, asked: ViewUpdates, name: TableName) ->
 
 
 def _schema(view: ViewMetadata, schema_id: int, added: AddSchema | None, name: TableName) -> dict[str, JsonValue]:
-    """The schema that a new version names: that of the request, or one of the view."""
+    """The schema that a new version names, from the request or from the view."""
     if added is not None and schema_id in (LAST_ADDED, added.schema_.get("schema-id", 0)):
         return added.schema_
     for schema in view_for_engines(view)["schemas"]:
@@ -210,7 +210,7 @@ def _schema(view: ViewMetadata, schema_id: int, added: AddSchema | None, name: T
 
 
 def _version(given: VersionToAdd, schema: dict[str, JsonValue]) -> AskedVersion:
-    """The version in the form of an intent. A schema without columns is none.
+    """The version in the form of an intent. A schema without columns is dropped.
 
     Raises:
         Refusal: it has two texts in one dialect. Iceberg's clients expect this type.
@@ -264,7 +264,7 @@ async def _answer(writing: Writing, name: TableName) -> bytes:
     try:
         return await writing.catalog.view(namespace_of(name), name_in_namespace(name))
     except Exception as error:
-        words = f"{name}: the change is committed, but the view cannot be read now ({error}); load it again"
+        words = f"{name}: the change is committed, but the view cannot be read now ({error}); reload it"
         raise Refusal(500, "CommitStateUnknownException", words) from error
 
 

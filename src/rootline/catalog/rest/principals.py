@@ -1,4 +1,4 @@
-"""Who asks the catalog, and what each may do: bearer tokens, and principals with a role and namespaces.
+"""The clients of the catalog and their rights: bearer tokens, and principals with a role and namespaces.
 
 Owns: roles and their order, the file of principals, reading and comparing tokens, several of them while one replaces
 another, re-reading a file that changed. Does not own: the names of settings (`http_settings`), the role that a request
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Role(IntEnum):
-    """What a client may do."""
+    """The rights of a client."""
 
     READ = 1
     """Read tables and views."""
@@ -45,7 +45,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A client that the catalog knows. `namespaces`: those that it may use, with all below them; empty: every one."""
+    """A client that the catalog knows. `namespaces`: it may use these and all below them, or every one if empty."""
 
     name: str
     role: Role
