@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -14,7 +16,9 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestampType
 
+from rootline.connect import connect
 from tests.catalog.pyiceberg_catalog import catalog_at
+from tests.catalog.served_catalog import served
 from tests.rest.writing_catalog import WritingCatalog, problem, writing_catalog
 
 COLUMNS: list[dict[str, Any]] = [
@@ -348,11 +352,13 @@ def test_a_replace_without_rows_removes_the_rows(catalog: WritingCatalog, table:
         {"action": "add-schema", "schema": schema},
         {"action": "set-current-schema", "schema-id": -1},
         {"action": "remove-snapshot-ref", "ref-name": "main"},
+        {"action": "set-location", "location": "s3://elsewhere/t"},
     ]
     answer = catalog.commit(table, updates)
     assert answer.status_code == 200
     rows = catalog.lake.table(table).scan().to_arrow()
     assert (rows.num_rows, rows.column_names) == (0, ["other"])
+    assert answer.json()["metadata"]["location"].endswith(table.replace(".", "/"))
 
 
 def test_a_write_default_survives_a_client_of_format_2(catalog: WritingCatalog, table: str) -> None:
@@ -493,6 +499,19 @@ def test_pyiceberg_creates_a_table_in_a_transaction(catalog: WritingCatalog) -> 
         assert [field.name for field in found.schema().fields] == ["id", "more"]
         assert found.properties["owner"] == "me"
     assert "rootline.export.format" not in catalog.lake.table("demo.by_step").definition().properties
+
+
+def test_a_change_without_a_verdict_in_time_has_an_unknown_outcome(tmp_path: Path) -> None:
+    with writing_catalog(tmp_path / "lake") as found:
+        assert found.create("demo", name="kept", schema=SCHEMA).status_code == 200
+    asked = {"updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
+    with served(tmp_path / "lake", log="", commit_timeout_s=1.5) as url, httpx.Client(base_url=f"{url}/v1") as client:
+        answer = client.post("/namespaces/demo/tables/kept", json=asked)  # no coordinator runs
+    assert problem(answer)[0] == 504
+    assert answer.json()["error"]["type"] == "CommitStateUnknownException"
+    with connect(tmp_path / "lake") as lake:
+        lake.table("demo.kept").append({"id": [1]})
+        assert lake.table("demo.kept").definition().properties["a"] == "b"
 
 
 def test_two_clients_that_alter_at_once_both_succeed(catalog: WritingCatalog, table: str) -> None:

@@ -178,17 +178,19 @@ class TableCommit:
         table = shown.table
         if self.table_uuid not in (None, shown.definition.table_uuid):
             raise bad_request(f"{table}: assign-uuid {self.table_uuid}: a table's uuid cannot change; leave it out")
-        self.check_location(table, shown.location)
+        if not self.is_replace:  # like a create, it may name a location, and stays in the catalog's
+            self.check_location(table, shown.location)
         made = list(self.definitions)
         if shown.format_version is FormatVersion.V2:  # whose metadata does not show them
             made = [_with_write_defaults(each, shown.definition) for each in made]
-        if self.format_version is not None and self.format_version < shown.format_version:
+        wanted = self.format_version or shown.format_version
+        if wanted < shown.format_version:
             raise bad_request(
-                f"{table}: cannot downgrade v{int(shown.format_version)} table to v{self.format_version}; "
+                f"{table}: cannot downgrade v{int(shown.format_version)} table to v{wanted}; "
                 f"set the table property {FORMAT} to choose how it is shown"
             )
-        if self.format_version is not None and self.format_version > shown.format_version:
-            made.append({"action": "set-properties", "updates": {FORMAT: str(self.format_version)}})
+        if wanted > shown.format_version:
+            made.append({"action": "set-properties", "updates": {FORMAT: str(int(wanted))}})
         changes = parsed_changes(made)
         if changes is None:
             return None
@@ -312,7 +314,7 @@ def new_definition(table_uuid: uuid.UUID, updates: Sequence[Update]) -> TableDef
 
 
 def _check_requirement(table: TableName, each: Update) -> None:
-    kind = each.get("type")
+    kind = str(each.get("type"))
     if kind in _NUMBERED:
         member = _NUMBERED[kind][0]
         if type(each.get(member)) is not int:
