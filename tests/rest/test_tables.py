@@ -544,6 +544,28 @@ def test_two_clients_that_alter_at_once_both_succeed(catalog: WritingCatalog, ta
     assert len({field.field_id for field in fields}) == 8
 
 
+def test_changes_whose_requirements_still_hold_are_planned_again_by_the_catalog(
+    catalog: WritingCatalog, table: str
+) -> None:
+    require = [{"type": "assert-current-schema-id", "current-schema-id": 0}]
+    answers: list[int] = []
+
+    def order(column: int, *widths: int) -> None:
+        for width in widths:
+            field = {"source-id": column, "direction": "asc", "null-order": "nulls-first"}
+            fields = [{**field, "transform": f"bucket[{width}]"}]
+            update = {"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": fields}}
+            answers.append(catalog.commit(table, [update], require).status_code)
+
+    threads = [threading.Thread(target=order, args=(column, 2, 3, 4, 5)) for column in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [200] * 8
+    assert len(catalog.lake.table(table).definition().sort_orders) == 9
+
+
 def test_two_clients_that_set_different_properties_need_no_retry(catalog: WritingCatalog, table: str) -> None:
     with catalog_at(catalog.url, "own") as first, catalog_at(catalog.url, "own") as second:
         tables = [client.load_table(table) for client in (first, second)]
