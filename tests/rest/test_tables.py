@@ -116,7 +116,7 @@ def test_a_table_of_format_2_is_shown_in_it(catalog: WritingCatalog) -> None:
         ({"properties": {"format-version": "three"}}, 400, "format version 'three' is not supported: use 2 or 3"),
         ({"properties": {"current-schema": "x"}}, 400, "current-schema is a fact of the table"),
         ({"properties": {"gc.enabled": "true"}}, 400, "gc.enabled is always false"),
-        ({"properties": {"rootline.sweeep": "true"}}, 400, "did you mean rootline.sweep?"),
+        ({"properties": {"rootline.flush.data_files": "7"}}, 400, "did you mean rootline.flush.data-files?"),
         ({"schema": {"type": "struct", "fields": []}}, 400, "column"),
         ({"schema": {"type": "struct", "fields": [*COLUMNS, {**COLUMNS[0], "name": "b"}]}}, 400, "have id 7"),
         ({"schema": {"type": "struct", "fields": [{"id": "x"}]}}, 400, "schema"),

@@ -1,4 +1,4 @@
-"""Requirements and updates of a table: which of them hold, and the changes of a definition that they describe.
+"""Requirements and updates of a table: the ones that are met, and the changes of a definition that they describe.
 
 Owns: the specification's words for both, the ids of a new table, the updates that are refused and why. Does not own:
 reading and publishing (`tables`), the effect of a change (`rootline.tree.evolution`).
@@ -84,8 +84,8 @@ _DEFINING: Final = frozenset(
     }
 )
 _PROPERTIES: Final = ("set-properties", "remove-properties")
-_NO_STATISTICS: Final = "Rootline keeps statistics with its files, so it stores no statistics files: leave it out"
-_NO_KEYS: Final = "files of Rootline's tables are not encrypted: leave it out"
+_NO_STATISTICS: Final = "Rootline keeps statistics with its files, so it stores no statistics files: omit it"
+_NO_KEYS: Final = "files of Rootline's tables are not encrypted: omit it"
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "add-snapshot": "this catalog does not take rows yet, only names and definitions: write rows with "
@@ -93,15 +93,15 @@ _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "set-snapshot-ref": "this catalog does not take rows yet, so it sets no branch or tag: use rootline.connect to "
         "tag or restore a version",
         "remove-snapshots": "Rootline expires old versions automatically: set rootline.expire.* instead",
-        "remove-schemas": "kept versions may need every schema that the table had: leave it out",
-        "remove-partition-specs": "kept versions may need every partition spec that the table had: leave it out",
+        "remove-schemas": "kept versions may need every schema that the table had: omit it",
+        "remove-partition-specs": "kept versions may need every partition spec that the table had: omit it",
         "set-statistics": _NO_STATISTICS,
         "remove-statistics": _NO_STATISTICS,
         "set-partition-statistics": _NO_STATISTICS,
         "remove-partition-statistics": _NO_STATISTICS,
         "add-encryption-key": _NO_KEYS,
         "remove-encryption-key": _NO_KEYS,
-        "enable-row-lineage": "every table of format 3 has row lineage: leave it out",
+        "enable-row-lineage": "every table of format 3 has row lineage: omit it",
     }
 )
 """Updates of the specification that no table accepts, each with the reason."""
@@ -152,7 +152,7 @@ class TableCommit:
         """Check the requirements against the table's newest version. `refs`: branch or tag → snapshot id.
 
         Raises:
-            Refusal: one does not hold.
+            Refusal: one is not met.
         """
         stated = shown.stated()
         for each in self.requirements:
@@ -177,7 +177,7 @@ class TableCommit:
         """
         table = shown.table
         if self.table_uuid not in (None, shown.definition.table_uuid):
-            raise bad_request(f"{table}: assign-uuid {self.table_uuid}: a table's uuid cannot change; leave it out")
+            raise bad_request(f"{table}: assign-uuid {self.table_uuid}: a table's uuid cannot change; omit it")
         if not self.is_replace:  # like a create, it may name a location, and stays in the catalog's
             self.check_location(table, shown.location)
         made = list(self.definitions)
@@ -202,7 +202,7 @@ class TableCommit:
             if each.rstrip("/") != location:
                 raise bad_request(
                     f"{table}: set-location {each[:200]!r}: a table is always in the catalog's own folder for it, "
-                    f"{location}; leave the location out"
+                    f"{location}; omit the location"
                 )
 
     def first_definition(self, fresh: uuid.UUID, shown_by_default: FormatVersion) -> TableDefinition:
@@ -228,7 +228,7 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
         _check_requirement(table, each)
     kinds = [each["type"] for each in asked.requirements]
     if _CREATE in kinds and len(kinds) > 1:
-        raise bad_request(f"{table}: assert-create needs that there is no table, so no other requirement can hold")
+        raise bad_request(f"{table}: assert-create needs that there is no table, so no other requirement can be met")
     definitions: list[Update] = []
     locations: list[str] = []
     table_uuid, format_version, is_replace = None, None, False
@@ -252,7 +252,7 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
             case str() if action in _REFUSED:
                 raise bad_request(f"{table}: update {action} is refused: {_REFUSED[action]}")
             case _:
-                raise bad_request(f"{table}: update {action!r:.60} is unknown: correct it, or leave it out")
+                raise bad_request(f"{table}: update {action!r:.60} is unknown: correct it, or omit it")
     return TableCommit(
         requirements=asked.requirements,
         definitions=tuple(definitions),
@@ -299,7 +299,8 @@ def updates_of(table: TableName, asked: TableToCreate) -> list[Update]:
 
 
 def new_definition(table_uuid: uuid.UUID, updates: Sequence[Update]) -> TableDefinition:
-    """The definition of a new table. Its old versions expire and unused objects are deleted, unless it says otherwise.
+    """The definition of a new table. Its old versions expire and unused objects are deleted, unless its
+    properties state otherwise.
 
     Raises:
         Refusal: there is no schema.
@@ -328,7 +329,7 @@ def _check_requirement(table: TableName, each: Update) -> None:
         if each.get("snapshot-id") is not None and type(each["snapshot-id"]) is not int:
             raise bad_request(f"{table}: requirement {kind}: snapshot-id is not a whole number or null: write one")
     elif kind != _CREATE:
-        raise bad_request(f"{table}: requirement {kind!r:.60} is unknown: correct it, or leave it out")
+        raise bad_request(f"{table}: requirement {kind!r:.60} is unknown: correct it, or omit it")
 
 
 def _check_ref(requirement: Update, refs: Mapping[str, int]) -> None:
@@ -369,11 +370,9 @@ def _cleaned(table: TableName, action: str, body: Update) -> Update:
     if action == "set-properties" and isinstance(updates := body.get("updates", body.get("updated")), dict):
         reserved = sorted(_RESERVED & updates.keys())
         if reserved:
-            raise bad_request(f"{table}: {reserved[0]} is a fact of the table, not a property: leave it out")
+            raise bad_request(f"{table}: {reserved[0]} is a fact of the table, not a property: omit it")
         if updates.get(_GC, "false") != "false":
-            raise bad_request(
-                f"{table}: {_GC} is always false, because Rootline deletes unused files itself: leave it out"
-            )
+            raise bad_request(f"{table}: {_GC} is always false, because Rootline deletes unused files itself: omit it")
         kept = {name: text for name, text in updates.items() if name not in (*_HANDED_ON, _FORMAT_VERSION)}
         if (wanted := updates.get(_FORMAT_VERSION)) is not None:
             kept[FORMAT] = str(_format_of(table, int(wanted) if wanted in ("1", "2", "3", "4") else wanted))
@@ -444,7 +443,7 @@ def _fields_of(table: TableName, what: str, body: Mapping[str, Any]) -> Iterable
 
 
 def _renumbered(table: TableName, field: Mapping[str, Any], became: Mapping[int, int]) -> Mapping[str, Any]:
-    """A field of a spec or order over the fresh ids of its columns. It gets a field id of its own."""
+    """A field of a spec or order over the fresh ids of its columns. Its field id is assigned later."""
     sources = field.get("source-ids") or [field.get("source-id")]
     if not isinstance(sources, list) or not all(type(each) is int and each in became for each in sources):
         raise bad_request(f"{table}: field {field.get('name')!r:.60}: {sources!r:.60} are not columns of the schema")
