@@ -176,6 +176,30 @@ def metadata_json(
     return _with_digest(body, hashlib.sha256(body).hexdigest())
 
 
+def staged_metadata(
+    table_uuid: uuid.UUID, stated: Mapping[str, Any], folder: ExportFolder, now_ms: int
+) -> Mapping[str, Any]:
+    """The metadata of a table that is described, but not created yet. It is never stored.
+
+    `stated`: `ExportedDefinition.metadata` of its definition.
+    """
+    is_v3 = folder.format_version is FormatVersion.V3
+    return {
+        "format-version": int(folder.format_version),
+        "table-uuid": str(table_uuid),
+        "location": folder.base,
+        "last-sequence-number": 0,
+        "last-updated-ms": now_ms,
+        **stated,
+        **({"next-row-id": 0} if is_v3 else {}),
+        "refs": {},
+        "snapshots": [],
+        "snapshot-log": [],
+        "metadata-log": [],
+        "properties": {**dict(sorted(stated["properties"].items())), "gc.enabled": "false"},
+    }
+
+
 def _apart(before: Sequence[SnapshotJson], snapshots: Sequence[SnapshotJson]) -> list[SnapshotJson]:
     """The snapshots from before the adoption, except those whose ids the table has assigned too.
 

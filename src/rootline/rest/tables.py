@@ -1,46 +1,294 @@
 """Creating, changing, registering and dropping tables for engines.
 
-Owns: the specification's requests about tables. Does not own: requirements and updates (`table_changes`), exports
-(`rootline.catalog`), the rules of changes (`rootline.tree`).
+Owns: the specification's requests about tables, the order of their checks. Does not own: requirements and updates
+(`table_changes`), exports (`rootline.catalog`), the rules of changes (`rootline.tree`).
 Invariants: a table's location is always the catalog's own. Nothing is published before the whole request was checked.
+A change whose intent was committed is never answered with a 4xx.
 """
 
 from __future__ import annotations
 
-from rootline.catalog.export_keys import FormatVersion
-from rootline.catalog.rest.responses import Refusal
-from rootline.rest.bodies import Renaming, TableToCreate, TableToRegister, Updates
+import json
+import uuid
+from typing import Final
+
+from rootline.catalog.export_keys import FormatVersion, version_of_metadata
+from rootline.catalog.exported_definition import ExportedDefinition
+from rootline.catalog.exporter import shown_at
+from rootline.catalog.rest.responses import (
+    Refusal,
+    SnapshotMode,
+    bad_request,
+    message_of,
+    no_such_table,
+)
+from rootline.catalog.table_metadata import staged_metadata
+from rootline.client.create_drop import create_table, drop_table, restore_table
+from rootline.client.iceberg_tables import adopt_table
+from rootline.client.planned_change import commit_planned
+from rootline.client.session import Commit
+from rootline.rest.bodies import Name, Renaming, TableToCreate, TableToRegister, Updates
+from rootline.rest.refusals import about, requirement_failed, table_exists
+from rootline.rest.table_changes import ShownTable, TableCommit, new_definition, parsed_commit, updates_of
 from rootline.rest.writing import Writing
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError
+from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, table_name
+from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.parts.name import NameState
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.root_reader import name_state, newest_root, read_definition, read_root, table_root
+from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema
+from rootline.tree.evolution.next_definition import evolved, replaced_definition
+
+_NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
 
 
 async def create(writing: Writing, namespace: str, asked: TableToCreate, format_version: FormatVersion | None) -> bytes:
-    """Create a table, or only describe it if it is to be staged."""
-    raise _not_yet()
+    """Create a table, or only describe it if it is to be staged. Raises `Refusal`."""
+    table = await _free_name(writing, namespace, asked.name)
+    with about(table):
+        definition = new_definition(_fresh_uuid(writing), updates_of(table, asked))
+        stated = _check_shown(writing, definition, format_version).metadata()
+        if not asked.stage_create:
+            await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
+            return await _answer(writing, table, format_version)
+    folder = writing.catalog.folder(table, writing.catalog.format_of(format_version, definition.properties))
+    metadata = staged_metadata(definition.table_uuid, stated, folder, writing.session.environment.now_ms())
+    return writing.catalog.staged(metadata)
 
 
 async def register(
     writing: Writing, namespace: str, asked: TableToRegister, format_version: FormatVersion | None
 ) -> bytes:
-    """Adopt an Iceberg table, or restore a dropped one."""
-    raise _not_yet()
+    """Adopt an Iceberg table, or restore the table that was dropped last under the name. Raises `Refusal`."""
+    if asked.overwrite:
+        raise bad_request(f"{asked.name:.80}: overwrite is not supported: drop the table first")
+    table = await _free_name(writing, namespace, asked.name)
+    session, location = writing.session, asked.metadata_location
+    with about(table):
+        dropped = await newest_root(session.store, table)
+        if dropped is not None and await _is_last_export(writing, dropped, location):
+            await restore_table(session, writing.stamp, table, timeout_s=writing.timeout_s)
+        else:
+            timeout_s = writing.timeout_s
+            await adopt_table(session, writing.stamp, table, location, dry_run=False, timeout_s=timeout_s)
+    return await _answer(writing, table, format_version)
 
 
 async def commit(
     writing: Writing, namespace: str, name: str, asked: Updates, format_version: FormatVersion | None
 ) -> bytes:
-    """Commit an engine's updates."""
-    raise _not_yet()
+    """Commit an engine's updates as one intent, or none if they change nothing. Raises `Refusal`."""
+    table = _named(namespace, name)
+    with about(table):
+        wanted = parsed_commit(table, asked)
+        if wanted.is_create:
+            await _create_staged(writing, table, wanted, format_version)
+        elif await _change(writing, table, wanted, format_version) is None:
+            return await _load(writing, table, format_version)
+    return await _answer(writing, table, format_version)
 
 
 async def drop(writing: Writing, namespace: str, name: str, *, is_purge: bool) -> None:
-    """Drop a table."""
-    raise _not_yet()
+    """Drop a table. A purge deletes its files too. Raises `Refusal`."""
+    table = _named(namespace, name)
+    await _head(writing, table)
+    with about(table):
+        await drop_table(writing.session, writing.stamp, table, is_purge=is_purge, timeout_s=writing.timeout_s)
 
 
 async def rename(writing: Writing, asked: Renaming) -> None:
     """Refuse to rename a table, with the reason that an engine expects."""
-    raise _not_yet()
+    source = _named(*_parts(asked.source))
+    await _head(writing, source)
+    await _free_name(writing, *_parts(asked.destination))
+    raise Refusal(
+        406,
+        "UnsupportedOperationException",
+        f"{source}: a table cannot be renamed, because its name is the folder of its files; create a table of the new "
+        "name from its rows",
+    )
 
 
-def _not_yet() -> Refusal:
-    return Refusal(406, "UnsupportedOperationException", "not yet")
+async def _create_staged(
+    writing: Writing, table: TableName, wanted: TableCommit, format_version: FormatVersion | None
+) -> None:
+    try:
+        await _free_name(writing, namespace_of(table), name_in_namespace(table))
+    except Refusal as refusal:
+        if refusal.status == table_exists(table).status and await _state(writing, table) is NameState.TABLE:
+            raise requirement_failed("table already exists") from None
+        raise
+    shown_by_default = writing.catalog.format_of(format_version, {})
+    wanted.check_location(table, writing.catalog.folder(table, shown_by_default).base)
+    definition = wanted.first_definition(_fresh_uuid(writing), shown_by_default)
+    _check_shown(writing, definition, format_version)
+    await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
+
+
+async def _change(
+    writing: Writing, table: TableName, wanted: TableCommit, asked: FormatVersion | None
+) -> Commit | None:
+    """Commit the updates. Returns `None` if they change nothing, so that nothing was published."""
+    session = writing.session
+
+    async def plan() -> Intent | None:
+        header = (await _head(writing, table)).header
+        before = await read_definition(session.store, header)
+        format_version = writing.catalog.format_of(asked, before.properties)
+        shown = ShownTable(table, before, format_version, writing.catalog.folder(table, format_version).base)
+        wanted.check_requirements(shown, await _refs(writing, table, asked) if wanted.needs_refs else {})
+        changes = wanted.changes_of(shown, header.definition.digest)
+        if wanted.is_replace:
+            return _replace(writing, header, before, changes, asked)
+        after = before if changes is None else evolved(before, changes)
+        if changes is None or after is before:
+            return None
+        _check_shown(writing, after, asked)
+        return Intent(
+            intent_id=session.environment.fresh_id(),
+            table=table,
+            table_uuid=header.table_uuid,
+            kind=IntentKind.ALTER,
+            definition=changes.to_json(),
+        )
+
+    return await commit_planned(session, writing.stamp, plan, timeout_s=writing.timeout_s)
+
+
+def _replace(
+    writing: Writing,
+    header: RootHeader,
+    before: TableDefinition,
+    changes: DefinitionChanges | None,
+    asked: FormatVersion | None,
+) -> Intent:
+    """The intent that removes all rows, and makes these changes of the definition."""
+    kept = SetCurrentSchema(before.current_schema_id)
+    made = DefinitionChanges(header.definition.digest, (kept,) if changes is None else changes.changes)
+    after = replaced_definition(before, made)
+    _check_shown(writing, after, asked)
+    return Intent(
+        intent_id=writing.session.environment.fresh_id(),
+        table=header.table,
+        table_uuid=header.table_uuid,
+        kind=IntentKind.REPLACE,
+        schema_id=after.current_schema_id,
+        definition=made.to_json(),
+    )
+
+
+async def _answer(writing: Writing, table: TableName, format_version: FormatVersion | None) -> bytes:
+    """The response for a table whose change is committed. It is a 500 if the table cannot be shown."""
+    try:
+        return await _load(writing, table, format_version)
+    except (Refusal, RootlineError) as error:
+        reason = message_of(error) if isinstance(error, RootlineError) else error.message
+        words = f"{table}: the change is committed, but the table cannot be shown: {reason}"
+        raise Refusal(500, "CommitStateUnknownException", words) from error
+
+
+async def _load(writing: Writing, table: TableName, format_version: FormatVersion | None) -> bytes:
+    namespace, name = namespace_of(table), name_in_namespace(table)
+    loaded = await writing.catalog.load(namespace, name, format_version, SnapshotMode.ALL, None)
+    assert loaded.body is not None, "no entity tag was given"
+    return loaded.body
+
+
+async def _refs(writing: Writing, table: TableName, format_version: FormatVersion | None) -> dict[str, int]:
+    """The branch and the tags of a table, as engines see them."""
+    metadata = json.loads(await _load(writing, table, format_version))["metadata"]
+    return {name: each["snapshot-id"] for name, each in metadata["refs"].items()}
+
+
+def _check_shown(
+    writing: Writing, definition: TableDefinition, format_version: FormatVersion | None
+) -> ExportedDefinition:
+    """The definition in the form for engines. It is checked before it is published.
+
+    Raises:
+        Invalid: `export-unsupported`; `definition-invalid`, it has no column.
+    """
+    if not definition.schema.fields:
+        raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")
+    return ExportedDefinition.of(definition, writing.catalog.format_of(format_version, definition.properties))
+
+
+async def _head(writing: Writing, table: TableName) -> Root:
+    with about(table):
+        try:
+            return await table_root(writing.session.store, table)
+        except Invalid as error:
+            if error.code in _NO_TABLE:
+                raise no_such_table(namespace_of(table), name_in_namespace(table)) from None
+            raise
+
+
+async def _state(writing: Writing, table: TableName) -> NameState | None:
+    return await name_state(writing.session.store, table)
+
+
+async def _free_name(writing: Writing, namespace: str, name: str) -> TableName:
+    """The name for a new table. Raises `Refusal`: it is invalid or taken, or the namespace does not exist."""
+    await writing.catalog.namespace(namespace)
+    with about(f"{namespace}.{name}"):
+        table = table_name(f"{namespace}.{name}")
+        if name_in_namespace(table) != name:
+            raise bad_request(f"{name[:80]!r} has a dot; a table's name has none")
+        state = await _state(writing, table)
+        if state is NameState.TABLE:
+            raise table_exists(table)
+        if state is NameState.VIEW:
+            raise Invalid("name-is-view", f"{table} is a view: choose another name")
+    return table
+
+
+def _named(namespace: str, name: str) -> TableName:
+    """The name of an existing table. Raises `Refusal`: no table can have it."""
+    try:
+        table = table_name(f"{namespace}.{name}")
+    except Invalid:
+        raise no_such_table(namespace, name) from None
+    if name_in_namespace(table) != name:
+        raise no_such_table(namespace, name)
+    return table
+
+
+def _parts(name: Name) -> tuple[str, str]:
+    return ".".join(name.namespace), name.name
+
+
+def _fresh_uuid(writing: Writing) -> uuid.UUID:
+    return uuid.UUID(writing.session.environment.fresh_id())
+
+
+async def _is_last_export(writing: Writing, dropped: Root, location: str) -> bool:
+    """Whether `location` is an export of the last version of the table that was dropped last under its name.
+
+    Raises:
+        Refusal: it is an export of an earlier version, which a restore would not give back.
+    """
+    header, store = dropped.header, writing.session.store
+    own = f"{writing.catalog.folder(header.table, FormatVersion.V3).base}/export/"
+    version = version_of_metadata(location) if location.startswith(own) else None
+    if version is None or not header.name.drops:
+        return False
+
+    async def read(at: Version) -> Root:
+        return await read_root(store, header.table, at)
+
+    try:
+        last = await read(Version(header.name.drops[-1].version - 1))
+    except Corrupt as error:
+        if error.code == "object-missing":  # it has expired, so nothing shows which version its exports show
+            return False
+        raise
+    shown = await shown_at(last, last.header.versions.oldest, read)
+    if version < shown.header.version:
+        raise bad_request(
+            f"{header.table}: {location[:200]} is an export of version {version}, and the table was dropped at version "
+            f"{shown.header.version}: `rootline table restore {header.table}` restores it"
+        )
+    return True

@@ -29,11 +29,12 @@ from rootline.tree.evolution.changes import (
     RemoveSpecs,
     SetDefaultSortOrder,
     SetDefaultSpec,
+    SetProperties,
     order_changes,
     schema_changes,
     spec_changes,
 )
-from rootline.tree.evolution.next_definition import evolved
+from rootline.tree.evolution.next_definition import evolved, first_definition
 from rootline.tree.evolution.specs_and_orders import partition_field_ids
 from tests.tree.tables import DEFINITION
 
@@ -285,3 +286,31 @@ def test_last_ids_never_fall_over_a_chain_of_changes() -> None:
         last = found.last_column_id
         assert [spec.spec_id for spec in found.partition_specs] == list(range(len(found.partition_specs)))
         assert [order.order_id for order in found.sort_orders] == list(range(len(found.sort_orders)))
+
+
+def first(*changes: DefinitionChange) -> TableDefinition:
+    wire = DefinitionChanges.from_json(DefinitionChanges(None, changes).to_json())
+    return first_definition(DEFINITION.table_uuid, wire)
+
+
+def test_changes_of_nothing_are_a_first_definition_whose_ids_begin_at_0() -> None:
+    schema = Schema(*COLUMNS, schema_id=7)
+    order = SortField(1, "identity", "desc", "nulls-last")
+    made = first(*schema_changes(schema), *spec_changes((DAY, CITY)), *order_changes((order,)))
+    assert [each.schema_id for each in made.schemas] == [0]
+    assert made.partition_specs == (PartitionSpec(0, (6, 2), (), ("ts_day", "city")),)
+    assert (made.default_spec_id, made.default_sort_order_id, made.last_column_id) == (0, 1, 6)
+    assert sorted(partition_field_ids(made).values()) == [1000, 1001]
+
+
+def test_a_first_definition_may_have_several_schemas_and_its_expressions_avoid_their_ids() -> None:
+    wider = Schema(*COLUMNS, NestedField(6, "late", LongType(), required=True), schema_id=0)
+    made = first(*schema_changes(Schema(*COLUMNS)), *spec_changes((DAY,)), *schema_changes(wider))
+    assert (made.current_schema_id, made.last_column_id) == (1, 7)
+    assert made.expressions[0].expr_id == 7
+
+
+def test_a_first_definition_without_a_spec_is_unpartitioned_and_one_without_a_schema_is_refused() -> None:
+    assert first(*schema_changes(Schema(*COLUMNS))).partition_specs == (PartitionSpec(0),)
+    with pytest.raises(Invalid, match="current-schema-id 0 is not the id of a schema"):
+        first(SetProperties({"a": "b"}))

@@ -16,17 +16,18 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.export_keys import ExportFolder, FormatVersion, format_of
 from rootline.catalog.rest.responses import (
     NO_TABLE,
     SnapshotMode,
     etag_of,
     is_known,
+    json_body,
     no_such_namespace,
     no_such_table,
     no_such_view,
@@ -402,6 +403,18 @@ class RestCatalog:
         if mode is SnapshotMode.REFS and len(exported.metadata) > _LARGE_BYTES:
             return LoadedTable(etag, await asyncio.to_thread(table_body, exported, mode, self._storage))
         return LoadedTable(etag, table_body(exported, mode, self._storage))
+
+    def format_of(self, asked: FormatVersion | None, properties: Mapping[str, str]) -> FormatVersion:
+        """The format in which a table with these properties is shown to an engine that asked for `asked`."""
+        return asked or self._default_format or format_of(properties)
+
+    def folder(self, table: TableName, format_version: FormatVersion) -> ExportFolder:
+        """The folder of a table's exports in one format. Its `base` is the table's location for engines."""
+        return ExportFolder.of(self._exporter.base_url, table, format_version)
+
+    def staged(self, metadata: Mapping[str, Any]) -> bytes:
+        """The response for a table that is described, but not created yet."""
+        return json_body({"metadata": metadata, "config": self._storage})
 
     async def close(self) -> None:
         """Stop running exports. The store stays open."""

@@ -1,4 +1,4 @@
-"""The next definition of a table: after changes, after a replace, or after a restore to an earlier version.
+"""A table's first definition, and the next one: after changes, a replace, or a restore to an earlier version.
 
 Owns: the ids of added schemas, the record of past statistics layouts, the definition of a replaced table, and the
 choice of a restored table's schema.
@@ -21,6 +21,7 @@ Source: docs/format.md, "Table definition", the table specification, "Schema Evo
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +29,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.table_definition import PastLayout, TableDefinition
+from rootline.schemas.table_definition import PartitionSpec, PastLayout, SortOrder, TableDefinition
 from rootline.tree.evolution.changes import (
     LAST_ADDED,
     AddSchema,
@@ -60,6 +61,21 @@ def evolved(before: TableDefinition, changes: DefinitionChanges) -> TableDefinit
     """
     after = _changed(before, changes)
     return before if after == before else _checked(before, after)
+
+
+def first_definition(table_uuid: uuid.UUID, changes: DefinitionChanges) -> TableDefinition:
+    """Apply `changes` to nothing: the definition of a new table. Ids of schemas and specs begin at 0.
+
+    Raises:
+        Invalid: the errors of `evolved`; `schema-unknown`, the changes add no schema.
+    """
+    nothing = TableDefinition(table_uuid, (), 0, (), (), 0, (SortOrder(0),), 0, 0, {})
+    after = _changed(nothing, changes)
+    if not after.partition_specs:
+        after = replace(after, partition_specs=(PartitionSpec(0),))
+    check_definition(after)
+    check_added(None, after)
+    return after
 
 
 def replaced_definition(before: TableDefinition, changes: DefinitionChanges) -> TableDefinition:
@@ -178,7 +194,7 @@ def _with_schema(definition: TableDefinition, schema: Schema) -> tuple[TableDefi
 
 
 def _next_schema_id(definition: TableDefinition) -> int:
-    return max(found.schema_id for found in definition.schemas) + 1
+    return max((found.schema_id for found in definition.schemas), default=-1) + 1
 
 
 def _equal_schema(definition: TableDefinition, schema: Schema) -> int | None:

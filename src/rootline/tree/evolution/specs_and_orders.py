@@ -131,7 +131,7 @@ def with_spec(
     for spec in definition.partition_specs:
         if spec.expr_ids == expr_ids and partition_field_names(definition, spec) == names:
             return definition, spec.spec_id
-    spec_id = max(spec.spec_id for spec in definition.partition_specs) + 1
+    spec_id = max((spec.spec_id for spec in definition.partition_specs), default=-1) + 1
     added = PartitionSpec(spec_id, expr_ids, (), names)
     return replace(definition, partition_specs=(*definition.partition_specs, added)), spec_id
 
