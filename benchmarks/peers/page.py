@@ -210,13 +210,24 @@ def _introduction(body: Mapping[str, Any], records: Iterable[Record]) -> str:
     return "\n".join(lines)
 
 
-def _taken(body: Mapping[str, Any], chapter: Chapter, records: Iterable[Record]) -> str:
-    """The command that measured a chapter, and the conditions of its run."""
-    run, loads = body["runs"][chapter.scenario], [record.load for record in records if record.figures]
-    text = f"Measured by `{run['command']}` on {run['taken'][:10]} at commit {run['commit']}."
-    if run["scale"] != "full":
-        text += f" The sizes are those of `--scale {run['scale']}`, which is shorter than the full run."
-    return f"{text} The load average was {min(loads):.1f} to {max(loads):.1f}, the measured processes included."
+def _taken(body: Mapping[str, Any], records: Sequence[Record]) -> str:
+    """The commands that measured a chapter, and the conditions of their runs."""
+    parts = []
+    for number in sorted({record.run for record in records if record.figures}):
+        run, mine = body["runs"][number], [one for one in records if one.run == number and one.figures]
+        who = "" if len(mine) == sum(1 for one in records if one.figures) else f"{', '.join(_names(mine))}: m"
+        text = f"{who or 'M'}easured by `{run['command']}` on {run['taken'][:10]} at commit {run['commit']}."
+        if run["scale"] != "full":
+            text += f" The sizes are those of `--scale {run['scale']}`, which is shorter than the full run."
+        loads = [one.load for one in mine]
+        parts.append(
+            f"{text} The load average was {min(loads):.1f} to {max(loads):.1f}, the measured processes included."
+        )
+    return " ".join(parts)
+
+
+def _names(records: Iterable[Record]) -> list[str]:
+    return list(dict.fromkeys(map(_name, records)))
 
 
 def _subjects(body: Mapping[str, Any], records: Iterable[Record]) -> str:
@@ -248,7 +259,7 @@ def _chapter(body: Mapping[str, Any], chapter: Chapter, records: Sequence[Record
     if not parts:
         return ""
     picture = f"![{chapter.heading}](pictures/{_picture(chapter)})\n"
-    words = f"{chapter.words} {_taken(body, chapter, records)}\n"
+    words = f"{chapter.words} {_taken(body, records)}\n"
     return "\n".join([f"## {chapter.heading}\n", words, picture, *parts])
 
 
