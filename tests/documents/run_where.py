@@ -19,6 +19,7 @@ FOREIGN = "tests/kafka/stories/test_foreign_clients.py"
 RUN_WHOLE = {
     "docs/quickstarts/python.md": PAGES,
     "docs/quickstarts/ten-tasks.md": PAGES,
+    "docs/quickstarts/ten-tasks-compared.md": "tests/documents/test_ten_tasks_compared.py",
     "docs/quickstarts/operator.md": PAGES,
     "docs/quickstarts/kafka-producer.md": KAFKA,
     "docs/quickstarts/spark.md": SPARK,
