@@ -91,6 +91,7 @@ def test_the_page_counts_the_lines_of_its_blocks() -> None:
     assert table in (HOUSE / PAGE).read_text(), table
 
 
+@pytest.mark.slow
 def test_our_rows_are_those_that_the_tasks_name(ours: list[tuple[str, list[dict[str, Any]]]]) -> None:
     kyiv = {"id": 1, "price": 10.0, "at": "2024-01-05 10:00:00", "tags": {"size": 40, "colours": ["red"]}}
     rows = [
