@@ -1,5 +1,7 @@
 """The page of figures and its pictures, from the JSON of a run: `python -m benchmarks.peers.page`.
 
+It also writes the table in the README (`readme_table`).
+
 Owns: the words, tables and pictures of `docs/benchmarks.md`. Does not own: the figures.
 Invariants: every figure on the page is in the JSON, or follows from it by a formula that the page shows; the line above
 each table has one form, whoever is first; a subject without figures is listed with the reason.
@@ -16,11 +18,13 @@ from typing import Any, Final
 
 from benchmarks.peers.bench import WHERE_WORDS, Record
 from benchmarks.peers.pictures import Bar, Group, bars
+from benchmarks.peers.readme_table import beaten_by, figures_of, with_figures
 from benchmarks.peers.subjects import FLOOR, NOT_TRIED, ROOTLINE, SUBJECTS
 
 HOUSE: Final = Path(__file__).parent.parent.parent
 RESULTS: Final = HOUSE / "benchmarks/results/peers.json"
 PAGE: Final = HOUSE / "docs/benchmarks.md"
+README: Final = HOUSE / "README.md"
 PICTURES: Final = HOUSE / "docs/pictures"
 _PRICES: Final = Path(__file__).with_name("prices.toml")
 _MILLION: Final = 1_000_000
@@ -174,11 +178,29 @@ def pictures_of(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def write_page(body: Mapping[str, Any]) -> None:
-    """Write the page and its pictures into `docs`."""
+    """Write the page and its pictures into `docs`, and the table of the README."""
     for name, picture in pictures_of(body).items():
         (PICTURES / name).write_text(picture)
-    PAGE.write_text(page_of(body, read_prices()))
-    print(f"written: {PAGE.relative_to(HOUSE)}")
+    prices = read_prices()
+    PAGE.write_text(page_of(body, prices))
+    README.write_text(with_figures(README.read_text(), figures_of(body, ahead_of_us(body, prices))))
+    print(f"written: {PAGE.relative_to(HOUSE)}, {README.relative_to(HOUSE)}")
+
+
+def ahead_of_us(body: Mapping[str, Any], prices: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Heading of a chapter → the peers that are ahead of Rootline under one of its loads, or have lower costs."""
+    records = records_of(body)
+    counted = [record for record in records if record.scenario == "requests" and record.figures]
+    found = {
+        chapter.heading: [
+            peer
+            for _, column, mine in _loads(records, chapter)
+            for peer in beaten_by(mine, [column.of(one) for one in mine], column.best or min)
+        ]
+        for chapter in CHAPTERS
+    }
+    found["the price of the requests"] = beaten_by(counted, [cost_of_million(one, prices) for one in counted], min)
+    return {heading: list(dict.fromkeys(peers)) for heading, peers in found.items() if peers}
 
 
 def read_prices() -> dict[str, Any]:
