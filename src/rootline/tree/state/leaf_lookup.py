@@ -65,10 +65,10 @@ class HashedKeys:
 
     __slots__ = ("_ordinals", "hashes")
 
-    def __init__(self, keys: Sequence[Hashable], ordinals: Sequence[int] | None = None) -> None:
+    def __init__(self, keys: Iterable[Hashable], ordinals: Sequence[int] | None = None) -> None:
         """Index the `keys` of the entries at `ordinals`, by default 0, 1, 2 and so on."""
         found = hashes_of(keys)
-        order = np.argsort(found, kind="stable")
+        order = np.argsort(found)
         self.hashes: Final = found[order]
         places = order if ordinals is None else np.asarray(ordinals, np.int64)[order]
         self._ordinals = places.astype(np.uint32)
@@ -77,8 +77,7 @@ class HashedKeys:
         """The ordinals whose key has the hash of `key`, ascending. Very rarely one has another key."""
         wanted = np.int64(hash(key))
         start, stop = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
-        found: list[int] = self._ordinals[start:stop].tolist()
-        return found
+        return sorted(self._ordinals[start:stop].tolist())
 
 
 def hashes_of(keys: Iterable[Hashable]) -> Hashes:
@@ -132,9 +131,9 @@ def _data_places(leaf: Leaf) -> HashedKeys:
     alive = live_mask(columns)
     locations = columns.column("location")
     if alive.null_count == 0 and pc.all(alive).as_py() is True:
-        return HashedKeys(locations.to_pylist())
+        return HashedKeys(locations.to_numpy())  # in half the time of a list
     ordinals = pc.indices_nonzero(alive)
-    return HashedKeys(locations.take(ordinals).to_pylist(), ordinals.to_pylist())
+    return HashedKeys(locations.take(ordinals).to_numpy(), ordinals.to_pylist())
 
 
 def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
@@ -160,6 +159,7 @@ class LeafLookup:
 
     def __init__(self, leaf: Leaf) -> None:
         self.leaf = leaf
+        self._keys: LeafKeys | None = None
 
     @property
     def location(self) -> str:
@@ -170,10 +170,12 @@ class LeafLookup:
         """Whether the leaf can contain entries of this type."""
         return (content_type is ContentType.DATA) == (self.leaf.content is LeafContent.DATA)
 
-    @cached_property
+    @property
     def keys(self) -> LeafKeys:
-        """The compact keys, for finding one entry among many leaves."""
-        return LeafKeys(self.leaf)
+        """The compact keys, for finding one entry among many leaves. Threads make those of several leaves at once."""
+        if self._keys is None:  # a `cached_property` has one lock for all leaves before Python 3.12
+            self._keys = LeafKeys(self.leaf)
+        return self._keys
 
     def ordinal_of(self, place: EntryPlace) -> int | None:
         """The ordinal of the entry at `place`, dead or not, or `None`.
