@@ -29,6 +29,7 @@ from rootline.schemas.object_keys import root_key
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import object_reader as vector_reader
 from rootline.storage.metadata.object_reader import (
+    DECODED_AT_ONCE,
     LEAVES_AT_ONCE,
     read_leaves,
     read_pages,
@@ -90,7 +91,7 @@ async def load_state(
         return await asyncio.to_thread(lambda: lookup.keys)
 
     state = await asyncio.to_thread(whole)  # on threads, so that other tables' work can run
-    await gather_bounded(state.live.lookups.values(), indexed, LEAVES_AT_ONCE)
+    await gather_bounded(state.live.lookups.values(), indexed, DECODED_AT_ONCE)
     await asyncio.to_thread(state.live.locations.build)
     return state
 
