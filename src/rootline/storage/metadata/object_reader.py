@@ -34,7 +34,7 @@ from rootline.tree.state.table_state import NO_PAGES, PAGE_KINDS, TablePages
 
 LEAVES_AT_ONCE: Final = 8
 DECODED_AT_ONCE: Final = min(LEAVES_AT_ONCE, os.cpu_count() or 1)
-"""Leaves that are decoded or indexed at a time. Further threads would only keep more freed memory."""
+"""Threads that decode or index at a time. More than cores would only keep more freed memory."""
 T = TypeVar("T")
 _SMALL_BYTES: Final = 65_536
 
@@ -51,7 +51,7 @@ async def read_leaf(
 
     Its entries inherit sequence numbers from the row, as in Iceberg. The row's `file_format` states the format,
     whatever the suffix is. `definition`: the table's definition. Avro manifests of Iceberg V1 to V3 need it for their
-    partitions. `slots`: limits the leaves that are decoded on threads at a time.
+    partitions. `slots`: limits how many threads decode at a time.
 
     Raises:
         Corrupt: `object-missing` or `leaf-corrupt`.

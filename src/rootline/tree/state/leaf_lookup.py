@@ -180,7 +180,7 @@ class LeafLookup:
 
     @property
     def keys(self) -> LeafKeys:
-        """The compact keys, for finding one entry among many leaves. Threads make those of several leaves at once."""
+        """The compact keys, for finding one entry among many leaves. Any thread may make them."""
         if self._keys is None:  # a `cached_property` has one lock for all leaves before Python 3.12
             self._keys = LeafKeys(self.leaf)
         return self._keys

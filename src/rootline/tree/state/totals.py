@@ -64,7 +64,7 @@ class Tally:
             own[:] = [number + times * more for number, more in zip(own, others, strict=True)]
 
     def minus(self, other: Tally) -> tuple[list[int], list[int], list[int]]:
-        """The entries, records and sizes of this tally less those of `other`, each by content type."""
+        """The differences from `other` in entries, records and sizes, each by content type."""
         return (
             list(map(sub, self._entries, other._entries)),
             list(map(sub, self._records, other._records)),
