@@ -11,6 +11,7 @@ Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final
 
 from pyroaring import BitMap
@@ -30,6 +31,8 @@ from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 
+_COUNTED: Final = ("data_files", "vectors", "equality_deletes", "rows", "deleted_rows", "data_bytes")
+_counts_in: Final = attrgetter(*_COUNTED)
 _MANY: Final = 1_000
 """From this number on, entries removed from one leaf are counted by columns, if the table has no vectors."""
 
@@ -227,9 +230,9 @@ def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tal
     """
     totals = new.header.totals
     expected = totals_after(totals_of_leaves(new) if old is None else old.header.totals, added, removed)
-    for name in ("data_files", "vectors", "equality_deletes", "rows", "deleted_rows", "data_bytes"):
-        if getattr(totals, name) != getattr(expected, name):
-            yield f"total {name} is {getattr(totals, name)}, but by the root's rows {getattr(expected, name)}"
+    for name, stated, shown in zip(_COUNTED, _counts_in(totals), _counts_in(expected), strict=True):
+        if stated != shown:
+            yield f"total {name} is {stated}, but by the root's rows {shown}"
     in_leaves = sum(_listed(row.entry) for row in new.live.leaf_rows.values())
     live = len(new.live.rows) + in_leaves - sum(len(dead) for dead in new.live.dead.values())
     counted = totals.data_files + totals.vectors + totals.equality_deletes

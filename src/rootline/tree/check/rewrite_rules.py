@@ -138,7 +138,7 @@ def _added(old: TableState, new: TableState) -> Iterator[ContentEntry]:
             continue
         for row in block.rows:
             entry, info = row.entry, row.entry.version_info
-            if entry.content_type > ContentType.EQUALITY_DELETE or info.snapshot_id != snapshot:
+            if info.snapshot_id != snapshot or entry.content_type > ContentType.EQUALITY_DELETE:
                 continue
             is_own = info.status is Status.DELETED and (info.file_sequence_number or 0) > first
             if info.status is Status.EXISTING or is_own:
