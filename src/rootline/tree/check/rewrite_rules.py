@@ -65,7 +65,7 @@ def states_rewrites(summary: Mapping[str, str]) -> bool:
 
 def faults_of_operation(operation: Operation, added: Set[ContentType], removed: Set[ContentType]) -> Iterator[str]:
     """The rule that a snapshot's operation breaks, as a sentence. `added` and `removed`: the types of the entries that
-    its root adds and removes, without those of rewrites. An `overwrite` may do anything.
+    its root adds and removes, rewritten ones excepted. An `overwrite` may do anything.
     """
     is_false = {
         Operation.APPEND: bool(removed or added - {ContentType.DATA}),
