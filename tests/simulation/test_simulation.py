@@ -19,7 +19,7 @@ from rootline.ports.object_store import ObjectStore, PutStatus
 from rootline.schemas.bytes.root.retained_page import RetainedPage
 from rootline.schemas.identifiers import CommitId, NamespaceName
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_rules import BEGINNING_KINDS, IntentKind
+from rootline.schemas.intent_rules import BEGINNING_KINDS
 from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata import namespaces as namespace_chain
@@ -108,12 +108,6 @@ def test_rewrites_beside_writers_never_share_a_root_with_them() -> None:
     outcomes = [simulate(seed, 100) for seed in (3, 12, 17)]
     assert sum(outcome.rewrites for outcome in outcomes) >= 3
     assert all(outcome.committed >= 50 for outcome in outcomes)
-
-
-def test_a_coordinator_whose_batch_goes_on_after_a_rewrite_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "_BESIDE_REWRITES", frozenset(IntentKind))
-    with pytest.raises(BaseException, match="liveness"):
-        _until_it_fails()
 
 
 def test_tables_whose_columns_partitions_and_orders_change_are_what_the_accepted_changes_make_them() -> None:
