@@ -20,7 +20,7 @@ from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import NOTHING_ACKNOWLEDGED, Acknowledged, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
+from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_operation, faults_of_rewrites, rewrites_of
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.parts.name import purges, starts_new_table
 from rootline.tree.parts.part_table import page_violations, part_violations
@@ -99,11 +99,13 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
                 yield from _removed(entry, new)
         else:
             removed.take(tally_of_leaf(leaf, BitMap(range(leaf.length)) - ordinals))
+    yield from faults_of_operation(header.snapshot.operation, added.types, removed.types)
     if removed.data_files or removed.equality_deletes:
         yield from _remembered(header, first)
     rewrites = rewrites_of(old, new)
     is_exact = old is None or not (old.header.totals.equality_deletes or has_older_deletes(_leaf_rows(old)))
-    yield from faults_of_rewrites(rewrites, None if old is None else old.header, new.header, is_exact=is_exact)
+    before = None if old is None else old.header
+    yield from faults_of_rewrites(rewrites, before, new.header, is_exact=is_exact, is_own=True)
     if rewrites is not NO_REWRITES:
         added.take(rewrites.added_tally)
         removed.take(rewrites.removed_tally)

@@ -72,6 +72,11 @@ class Tally:
         )
 
     @property
+    def types(self) -> set[ContentType]:
+        """The content types of which there are entries."""
+        return {content_type for content_type in ContentType if self._entries[content_type]}
+
+    @property
     def data_files(self) -> int:
         """The number of data files."""
         return self._entries[ContentType.DATA]
