@@ -15,7 +15,7 @@ values that take a byte of the file and a hundred bytes of memory.
   record, and an array can state any number of such elements. So values are weighed against bytes: a value counts 1, and
   each byte that it must take counts -16, in manifests -2. A sum above 0 is called an excess. The element type of an
   array or map may not have one. The records of a block may have an excess of a million together (decision 0108).
-* A pair of numbers takes two bytes, and as a `dict` 232. So the values of a manifest are counted as they are read,
+* A pair of numbers takes two bytes, and as a `dict` 232. So the values of a manifest are counted while it is read,
   up to 256 for each stored byte, and a million in any file. Thousands of files with the same counts of 1,000 columns
   take 200 in zstd, other honest files 20. Values are in memory before they are counted, so a block is read in portions
   of no more bytes than values are left, or 4 MiB.

@@ -413,7 +413,7 @@ def _fault_of_rows(root: Root, definition: TableDefinition) -> str | None:
 
 
 def excess_of_leaves(leaves: Collection[ContentEntry]) -> str | None:
-    """Why the leaves of an adopted table are too many or too long, or `None`. They need not be read for it."""
+    """The reason why an adopted table has too many leaves or too long ones, or `None`. No leaf is read for it."""
     size = sum(entry.file_size_in_bytes or 0 for entry in leaves)
     count = sum(entry.record_count for entry in leaves)
     if len(leaves) <= LEAVES_MAX and size <= LEAVES_BYTES_MAX and count <= ENTRIES_MAX:
