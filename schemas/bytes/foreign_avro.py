@@ -18,7 +18,7 @@ values that take a byte of the file and a hundred bytes of memory.
 * A pair of numbers takes two bytes, and as a `dict` 232. So the values of a manifest are counted while it is read,
   up to 256 for each stored byte, and a million in any file. Thousands of files with the same counts of 1,000 columns
   take 200 in zstd, other honest files 20. Values are in memory before they are counted, so a block is read in portions
-  of no more bytes than values are left, or 4 MiB.
+  of no more bytes than values remain, or 4 MiB.
 
 Source: the Avro 1.12 specification, "Object Container Files", the Iceberg specification, "Manifests", "Manifest Lists"
 and Appendix A (Avro).
