@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from pyroaring import BitMap, BitMap64
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.foreign_avro import MANIFEST_LIMITS
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.manifest_codec import decode_manifest
 from rootline.schemas.bytes.root.page_codec import Page, PageKind
@@ -29,7 +30,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.parts.page_reference import PageReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.stored_objects import gather_bounded, read_file, read_stored, stored_key
+from rootline.storage.stored_objects import gather_bounded, read_stored, stored_key
 from rootline.tree.state.table_state import NO_PAGES, PAGE_KINDS, TablePages
 
 LEAVES_AT_ONCE: Final = 8
@@ -59,7 +60,9 @@ async def read_leaf(
     """
     if entry.file_format is not FileFormat.PARQUET and definition is None:
         raise Invalid("file-unreadable", f"{entry.location}: {entry.file_format} manifests need the table's definition")
-    body = await read_file(store, table, entry, code="leaf-corrupt")
+    most = MANIFEST_LIMITS.object_bytes if entry.file_format is FileFormat.AVRO else None
+    length = entry.file_size_in_bytes
+    body = await read_stored(store, table, entry.location, code="leaf-corrupt", length=length, bytes_max=most)
     key = stored_key(table, entry.location)
     try:
         if len(body) <= _SMALL_BYTES:
