@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts house house-names same-code same-bytes diagram screenshots site release bench bench-peers py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
+.PHONY: help setup setup-java setup-peers demo demo-fast demo-kafka test test-fast check format format-check lint types contracts house house-names same-code same-bytes diagram recording screenshots site release bench bench-peers py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,9 @@ $(READY): pyproject.toml constraints.txt
 
 setup-java: ## look for Java 17 or newer, which only Spark needs; installs it if run as root with apt-get
 	$(STAGE) setup-java .ci/require_java
+
+setup-peers: setup ## install PyIceberg, delta-rs and DuckLake into .venv-peers; `make test` then runs the page that compares them, too
+	$(STAGE) setup-peers $(BIN)/python -m benchmarks.peers.software
 
 demo: setup setup-java ## all of it on 336,776 real flights, with Spark; leaves its files in demo-lake/
 	$(STAGE) demo $(BIN)/python -m examples.spark_demo --root demo-lake $(ARGS)
@@ -84,6 +87,9 @@ diagram: setup ## generate docs/commit-machine.md from the transition table
 
 screenshots: setup ## take the pictures of the console in docs/pictures, with a real Chromium
 	$(STAGE) screenshots $(BIN)/python -m tests.services.console.screenshots
+
+recording: setup ## record `rootline demo` as an animated picture, docs/pictures/demo.svg
+	$(STAGE) recording $(BIN)/python -m tests.demo.recording
 
 site: setup ## the documents as a site in build/site; a dead link, or anything fetched from elsewhere, is an error
 	$(STAGE) site $(BIN)/python -m tests.documents.build_site

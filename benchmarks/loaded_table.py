@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,8 @@ from rootline.storage.metadata.table_loader import load_to_build_on
 def anonymous_bytes(folder: Path) -> int:
     """The memory of a process that has loaded the table in `folder`."""
     command = [sys.executable, "-m", "benchmarks.loaded_table", str(folder)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}  # as in `deploy`
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
 
 
 async def _loaded(folder: Path) -> int:

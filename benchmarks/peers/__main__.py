@@ -1,8 +1,8 @@
 """`python -m benchmarks.peers [--scale SCALE] [--only SCENARIO …] [--peers NAME,…]`: measure, and write the results.
 
 The results are in `benchmarks/results/peers.json`, the page in `docs/benchmarks.md`. The JSON is written after each
-scenario, so a run that is interrupted keeps the figures that it has. A run of some scenarios replaces the records of
-these, and keeps those of the others from earlier runs on the same machine.
+scenario, so a run that is interrupted keeps the figures that it has. A run of some scenarios and peers replaces their
+records, and keeps the others from earlier runs on the same machine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> int:
 def measure(subjects: list[Subject], scale: Scale, names: list[str], place: Path, command: str) -> dict[str, Any]:
     """Run the scenarios, and write the JSON to `place` after each.
 
-    `runs` in the JSON names the command, the scale, the time and the commit of each scenario.
+    `runs` in the JSON lists the command, the scale, the time and the commit of each run. A record names its run.
     """
     body = _earlier(place, {"python": platform.python_version(), "cores": os.cpu_count(), "memory_gb": _memory_gb()})
     for name, measured in SCENARIOS.items():
@@ -69,10 +69,11 @@ def measure(subjects: list[Subject], scale: Scale, names: list[str], place: Path
         with ExitStack() as stack:
             measured(Bench(subjects, run, stack), scale)
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
-        body["runs"][name] = taken
+        body["runs"].append(taken)
         body["versions"] |= run.versions
-        others = (record for record in body["records"] if record["scenario"] != name)
-        body["records"] = [*others, *run.as_json()]
+        measured_now = {(name, one.peer, one.settings) for one in subjects}
+        others = (r for r in body["records"] if (r["scenario"], r["peer"], r["settings"]) not in measured_now)
+        body["records"] = [*others, *({**record, "run": len(body["runs"]) - 1} for record in run.as_json())]
         place.write_text(json.dumps(body, indent=1) + "\n")
     return body
 
@@ -82,7 +83,7 @@ def _earlier(place: Path, machine: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
     if found.get("machine") == machine and "runs" in found:
         return found
-    return {"machine": machine, "runs": {}, "versions": {}, "records": []}
+    return {"machine": machine, "runs": [], "versions": {}, "records": []}
 
 
 def _commit() -> str:

@@ -40,7 +40,8 @@ _FOLDER: Final = re.compile(r"/[^\s'\"]*rootline-bench-[^/\s'\"]*")
 class Record:
     """One subject in one scenario. `parameters` are what it was asked to do, `figures` what was measured.
 
-    `reason`: why there are no figures. `failures`: reasons of failed commits, with their number.
+    `run`: the place of its run in the list of runs. `reason`: why there are no figures. `failures`: reasons of failed
+    commits, with their number.
     """
 
     scenario: str
@@ -52,6 +53,7 @@ class Record:
     failures: dict[str, int] = field(default_factory=dict)
     reason: str = ""
     load: float = 0.0
+    run: int = 0
 
 
 @dataclass(slots=True)

@@ -38,11 +38,16 @@ def _command() -> tuple[str, ...]:
     with cached("iceberg-driver", digest, _build) as folder:
         options = (
             "-Xmx1g",
-            f"-Dpeers.server={folder}/server-jars/*",
+            f"-Dpeers.server={folder}/server-jars/*:{_postgres(folder)}",
             "-cp",
             f"{folder}/classes:{folder}/driver-jars/*",
         )
         return (java.command, *options, "peers.Driver")
+
+
+def _postgres(folder: Path) -> Path:
+    [jar] = (folder / "driver-jars").glob("postgresql-*.jar")
+    return jar
 
 
 def _build(folder: Path) -> Path:

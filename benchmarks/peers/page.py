@@ -1,5 +1,7 @@
 """The page of figures and its pictures, from the JSON of a run: `python -m benchmarks.peers.page`.
 
+It also writes the table in the README (`readme_table`).
+
 Owns: the words, tables and pictures of `docs/benchmarks.md`. Does not own: the figures.
 Invariants: every figure on the page is in the JSON, or follows from it by a formula that the page shows; the line above
 each table has one form, whoever is first; a subject without figures is listed with the reason.
@@ -16,11 +18,13 @@ from typing import Any, Final
 
 from benchmarks.peers.bench import WHERE_WORDS, Record
 from benchmarks.peers.pictures import Bar, Group, bars
+from benchmarks.peers.readme_table import beaten_by, figures_of, with_figures
 from benchmarks.peers.subjects import FLOOR, NOT_TRIED, ROOTLINE, SUBJECTS
 
 HOUSE: Final = Path(__file__).parent.parent.parent
 RESULTS: Final = HOUSE / "benchmarks/results/peers.json"
 PAGE: Final = HOUSE / "docs/benchmarks.md"
+README: Final = HOUSE / "README.md"
 PICTURES: Final = HOUSE / "docs/pictures"
 _PRICES: Final = Path(__file__).with_name("prices.toml")
 _MILLION: Final = 1_000_000
@@ -174,11 +178,29 @@ def pictures_of(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def write_page(body: Mapping[str, Any]) -> None:
-    """Write the page and its pictures into `docs`."""
+    """Write the page and its pictures into `docs`, and the table of the README."""
     for name, picture in pictures_of(body).items():
         (PICTURES / name).write_text(picture)
-    PAGE.write_text(page_of(body, read_prices()))
-    print(f"written: {PAGE.relative_to(HOUSE)}")
+    prices = read_prices()
+    PAGE.write_text(page_of(body, prices))
+    README.write_text(with_figures(README.read_text(), figures_of(body, ahead_of_us(body, prices))))
+    print(f"written: {PAGE.relative_to(HOUSE)}, {README.relative_to(HOUSE)}")
+
+
+def ahead_of_us(body: Mapping[str, Any], prices: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Heading of a chapter → the peers that are ahead of Rootline under one of its loads, or have lower costs."""
+    records = records_of(body)
+    counted = [record for record in records if record.scenario == "requests" and record.figures]
+    found = {
+        chapter.heading: [
+            peer
+            for _, column, mine in _loads(records, chapter)
+            for peer in beaten_by(mine, [column.of(one) for one in mine], column.best or min)
+        ]
+        for chapter in CHAPTERS
+    }
+    found["the price of the requests"] = beaten_by(counted, [cost_of_million(one, prices) for one in counted], min)
+    return {heading: list(dict.fromkeys(peers)) for heading, peers in found.items() if peers}
 
 
 def read_prices() -> dict[str, Any]:
@@ -210,13 +232,24 @@ def _introduction(body: Mapping[str, Any], records: Iterable[Record]) -> str:
     return "\n".join(lines)
 
 
-def _taken(body: Mapping[str, Any], chapter: Chapter, records: Iterable[Record]) -> str:
-    """The command that measured a chapter, and the conditions of its run."""
-    run, loads = body["runs"][chapter.scenario], [record.load for record in records if record.figures]
-    text = f"Measured by `{run['command']}` on {run['taken'][:10]} at commit {run['commit']}."
-    if run["scale"] != "full":
-        text += f" The sizes are those of `--scale {run['scale']}`, which is shorter than the full run."
-    return f"{text} The load average was {min(loads):.1f} to {max(loads):.1f}, the measured processes included."
+def _taken(body: Mapping[str, Any], records: Sequence[Record]) -> str:
+    """The commands that measured a chapter, and the conditions of their runs."""
+    parts = []
+    for number in sorted({record.run for record in records if record.figures}):
+        run, mine = body["runs"][number], [one for one in records if one.run == number and one.figures]
+        who = "" if len(mine) == sum(1 for one in records if one.figures) else f"{', '.join(_names(mine))}: m"
+        text = f"{who or 'M'}easured by `{run['command']}` on {run['taken'][:10]} at commit {run['commit']}."
+        if run["scale"] != "full":
+            text += f" The sizes are those of `--scale {run['scale']}`, which is shorter than the full run."
+        loads = [one.load for one in mine]
+        parts.append(
+            f"{text} The load average was {min(loads):.1f} to {max(loads):.1f}, the measured processes included."
+        )
+    return " ".join(parts)
+
+
+def _names(records: Iterable[Record]) -> list[str]:
+    return list(dict.fromkeys(map(_name, records)))
 
 
 def _subjects(body: Mapping[str, Any], records: Iterable[Record]) -> str:
@@ -248,7 +281,7 @@ def _chapter(body: Mapping[str, Any], chapter: Chapter, records: Sequence[Record
     if not parts:
         return ""
     picture = f"![{chapter.heading}](pictures/{_picture(chapter)})\n"
-    words = f"{chapter.words} {_taken(body, chapter, records)}\n"
+    words = f"{chapter.words} {_taken(body, records)}\n"
     return "\n".join([f"## {chapter.heading}\n", words, picture, *parts])
 
 

@@ -18,7 +18,7 @@ HERE: Final = Path(__file__).parent
 ENVIRONMENT: Final = HERE.parent.parent / ".venv-peers"
 CONSTRAINTS: Final = HERE / "constraints.txt"
 PACKAGES: Final = (
-    "pyiceberg[s3fs,sql-sqlite]",
+    "pyiceberg[pyiceberg-core,s3fs,sql-sqlite]",
     "deltalake",
     "pyarrow",
     "duckdb",
@@ -29,15 +29,28 @@ PACKAGES: Final = (
 )
 
 
+def peers_ready() -> bool:
+    """Whether the peers' environment is there, with these versions."""
+    ready = ENVIRONMENT / "ready"
+    return ready.exists() and ready.read_text() == _digest()
+
+
 def peers_python() -> str:
     """The interpreter of the peers' environment, which is made now if it is not there."""
-    digest = hashlib.sha256((CONSTRAINTS.read_text() + " ".join(PACKAGES)).encode()).hexdigest()
-    python, ready = ENVIRONMENT / "bin/python", ENVIRONMENT / "ready"
-    if not ready.exists() or ready.read_text() != digest:
+    python = ENVIRONMENT / "bin/python"
+    if not peers_ready():
         print(f"installing the peers into {ENVIRONMENT.name} (about a minute)", flush=True)
         shutil.rmtree(ENVIRONMENT, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
         install = [str(python), "-m", "pip", "install", "--quiet", "--progress-bar", "off", "-c", str(CONSTRAINTS)]
         subprocess.run([*install, *PACKAGES], check=True)
-        ready.write_text(digest)
+        (ENVIRONMENT / "ready").write_text(_digest())
     return str(python)
+
+
+def _digest() -> str:
+    return hashlib.sha256((CONSTRAINTS.read_text() + " ".join(PACKAGES)).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    peers_python()

@@ -178,10 +178,11 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
     Subject(
         "Iceberg Java, REST",
         "best",
-        "Iceberg's reference REST server 1.11.0 with its default catalog, SQLite in memory, `commit.retry.num-retries` "
-        "100, old metadata files deleted",
+        "Iceberg's reference REST server 1.11.0 with a JDBC catalog in PostgreSQL, because its default, SQLite in "
+        "memory, fails with many clients, `commit.retry.num-retries` 100, old metadata files deleted",
         java_command,
         {"catalog": "rest", "retries": "100"},
+        catalog="postgres",
         appends=_NO_ROWS,
     ),
 )

@@ -22,7 +22,15 @@ from typing import Final
 
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 
-from rootline.schemas.bytes.foreign_avro import AvroFile, Record, read_avro
+from rootline.schemas.bytes.foreign_avro import (
+    BROKEN,
+    MANIFEST_LIMITS,
+    AvroFile,
+    AvroLimits,
+    Record,
+    parsable,
+    read_avro,
+)
 from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.leaf_codec import leaf_of_entries
 from rootline.schemas.bytes.single_values import BoundReader, bound_of_avro, bound_of_bytes, bound_reader
@@ -92,7 +100,9 @@ class _Decoding:
         )
 
 
-def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry, *, name: str) -> Leaf:
+def decode_manifest(
+    body: bytes, definition: TableDefinition, row: ContentEntry, *, name: str, limits: AvroLimits = MANIFEST_LIMITS
+) -> Leaf:
     """An Avro manifest as a leaf whose entries inherit from `row`.
 
     Args:
@@ -100,12 +110,13 @@ def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry,
         definition: the table's, with an expression for each partition field of the manifest's spec.
         row: the row of the root (DATA_MANIFEST or DELETE_MANIFEST) that names the manifest.
         name: the manifest's name in errors.
+        limits: the most that is read of it.
 
     Raises:
-        Corrupt: `leaf-corrupt`, `body` is not a manifest, or not the one that `row` describes.
+        Corrupt: `leaf-corrupt`, `body` is not a manifest, not the one that `row` describes, or exceeds `limits`.
         Invalid: `spec-unknown`.
     """
-    file = read_avro(body, name=name)
+    file = read_avro(body, name=name, limits=limits)
     content = _CONTENTS.get(file.metadata.get("content", "data"))
     if content is None:
         raise _corrupt(name, f"content {file.metadata['content']!r:.40} is neither data nor deletes")
@@ -114,10 +125,10 @@ def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry,
     if stated != str(row.partition_spec_id):
         raise _corrupt(name, f"it is of partition spec {stated:.20}, its root row says {row.partition_spec_id}")
     try:
-        members = _members_of(file.metadata, definition)
+        members = _members_of(file, definition, limits)
         decoding = _Decoding.of(file, members, definition, row)
         entries = [_entry_of(record, decoding) for record in file.records]
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except BROKEN as error:
         raise _corrupt(name, f"an entry cannot be read: {error!s:.200}") from error
     if any(_is_delete(entry) is (content is LeafContent.DATA) for entry in entries):
         raise _corrupt(name, f"it has entries that do not belong in a manifest of {content}")
@@ -125,6 +136,8 @@ def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry,
         leaf = leaf_of_entries(entries, definition, location=row.location, content=content, size_in_bytes=len(body))
     except Invalid as error:
         raise _corrupt(name, error.message) from error
+    except BROKEN as error:
+        raise _corrupt(name, f"a value of its entries is of another type: {error!s:.200}") from error
     return leaf.of_row(row)
 
 
@@ -137,22 +150,23 @@ def files_named(body: bytes, *, name: str) -> list[str]:
         files = [record[_DATA_FILE] for record in read_avro(body, name=name).records]
         found = [str(file[_FILE_PATH]) for file in files]
         return found + [str(at) for file in files if (at := file.get(_REFERENCED_FILE)) is not None]
-    except (KeyError, TypeError, AttributeError) as error:
+    except BROKEN as error:
         raise _corrupt(name, f"it is not a manifest: {error!s:.200}") from error
 
 
-def _members_of(metadata: Mapping[str, str], definition: TableDefinition) -> list[_Member]:
-    """The fields of the manifest's spec that the definition knows."""
-    fields = json.loads(metadata.get("partition-spec", "[]"))
-    found: list[_Member] = []
+def _members_of(file: AvroFile, definition: TableDefinition, limits: AvroLimits) -> list[_Member]:
+    """The fields of the manifest's spec that its entries have and the definition knows."""
+    fields = json.loads(parsable(file.metadata.get("partition-spec", "[]"), limits))
+    there = set(next((partition for record in file.records if (partition := record[_DATA_FILE].get(_PARTITION))), ()))
+    found: dict[int, _Member] = {}
     for index, field in enumerate(fields["fields"] if isinstance(fields, dict) else fields):
         field_id = field.get("field-id", _FIRST_PARTITION_FIELD + index)
         source_ids = tuple(field.get("source-ids") or (field["source-id"],))
         tracked_id = _tracked_id_of(field_id, source_ids, field["transform"], definition)
         tracked = None if tracked_id is None else definition.tracked_by_id.get(tracked_id)
-        if tracked is not None:
-            found.append(_Member(field_id, tracked.tracked_id, tracked.type))
-    return found
+        if tracked is not None and field_id in there:
+            found[field_id] = _Member(field_id, tracked.tracked_id, tracked.type)
+    return [*found.values()]
 
 
 def _tracked_id_of(
@@ -198,7 +212,7 @@ def _version_info_of(record: Record, file: AvroFile) -> VersionInfo:
     file sequence number, so the data's is used. Null on an ADDED entry is inherited from the root row.
     """
     status = Status(record[_STATUS])
-    if _SEQUENCE_NUMBER not in file.field_ids:
+    if _SEQUENCE_NUMBER not in file.kinds:
         return VersionInfo(status, record.get(_SNAPSHOT_ID), 0, 0)
     number, file_number = record.get(_SEQUENCE_NUMBER), record.get(_FILE_SEQUENCE_NUMBER)
     if status is Status.EXISTING and number is None:
@@ -257,7 +271,16 @@ _FILE_COUNTS, _ROW_COUNTS = (504, 505, 506), (512, 513, 514)
 _PARTITIONS, _LIST_KEY_METADATA, _LIST_FIRST_ROW_ID = 507, 519, 520
 _CONTAINS_NULL, _CONTAINS_NAN, _LOWER_BOUND, _UPPER_BOUND = 509, 518, 510, 511
 
-_TYPES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+_TYPES: Final = {0: ContentType.DATA_MANIFEST, 1: ContentType.DELETE_MANIFEST}
+_WHOLE: Final = (_LENGTH, _SPEC_ID, _ADDED_SNAPSHOT_ID, _LIST_CONTENT, _LIST_SEQUENCE_NUMBER, _MIN_SEQUENCE_NUMBER,
+                 *_FILE_COUNTS, *_ROW_COUNTS, _LIST_FIRST_ROW_ID)  # fmt: skip
+_NEVER_NULL: Final = (_PATH, _LENGTH, _SPEC_ID)
+_KINDS: Final[Mapping[int, tuple[str, ...]]] = {
+    _PATH: ("string",),
+    _PARTITIONS: ("array",),
+    _LIST_KEY_METADATA: ("bytes",),
+    **dict.fromkeys(_WHOLE, ("int", "long")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,12 +301,22 @@ class ListedManifest:
     added_snapshot_id: int
 
 
-def uncounted_manifests(body: bytes, *, name: str) -> tuple[ListedManifest, ...]:
+def _records_of_list(body: bytes, name: str, limits: AvroLimits) -> tuple[Record, ...]:
+    file = read_avro(body, name=name, limits=limits)
+    for field_id, kind in file.kinds.items():
+        if kind not in _KINDS.get(field_id, (kind,)):
+            raise _corrupt(name, f"its field {field_id} is of type {kind:.40}, not {_KINDS[field_id][0]}")
+    if any(record.get(field_id, 0) is None for record in file.records for field_id in _NEVER_NULL):
+        raise _corrupt(name, "a manifest in it has no path, length or partition spec")
+    return file.records
+
+
+def uncounted_manifests(body: bytes, *, name: str, limits: AvroLimits = MANIFEST_LIMITS) -> tuple[ListedManifest, ...]:
     """The manifests without counts of files and rows in the list. Raises `Corrupt`: `leaf-corrupt`."""
     try:
         return tuple(
             ListedManifest(record[_PATH], record[_LENGTH], record[_SPEC_ID], record[_ADDED_SNAPSHOT_ID])
-            for record in read_avro(body, name=name).records
+            for record in _records_of_list(body, name, limits)
             if any(record.get(field_id) is None for field_id in (*_FILE_COUNTS, *_ROW_COUNTS))
         )
     except KeyError as error:
@@ -297,6 +330,7 @@ def decode_manifest_list(
     name: str,
     next_row_id: int = 0,
     counted: Mapping[str, ManifestStats] | None = None,
+    limits: AvroLimits = MANIFEST_LIMITS,
 ) -> MigratedList:
     """The entries of a manifest list as rows of a root.
 
@@ -306,16 +340,18 @@ def decode_manifest_list(
         name: the list's name in errors.
         next_row_id: data manifests without a `first_row_id` (V1, V2) get ids from here on.
         counted: location → counts, for manifests whose counts are not in the list.
+        limits: the most that is read of the list.
 
     Raises:
-        Corrupt: `leaf-corrupt`, not a manifest list, or one without counts of its manifests' files and rows.
+        Corrupt: `leaf-corrupt`, not a manifest list, one without counts of its manifests' files and rows, or one that
+            exceeds `limits`.
         Invalid: `spec-unknown`.
     """
     rows: list[ContentEntry] = []
-    for index, record in enumerate(read_avro(body, name=name).records):
+    for index, record in enumerate(_records_of_list(body, name, limits)):
         try:
             row = _row_of(record, definition, counted or {})
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+        except BROKEN as error:
             raise Corrupt("leaf-corrupt", f"{name}: entry {index} cannot be read: {error!s:.200}") from error
         counts = row.manifest_stats
         if row.content_type is ContentType.DATA_MANIFEST and counts is not None:

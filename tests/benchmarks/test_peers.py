@@ -16,7 +16,19 @@ from benchmarks.peers import files
 from benchmarks.peers.__main__ import measure
 from benchmarks.peers.bench import Record, Run
 from benchmarks.peers.driver import Driver, DriverFailed, running_driver
-from benchmarks.peers.page import CHAPTERS, PAGE, PICTURES, RESULTS, cost_of_million, page_of, pictures_of, read_prices
+from benchmarks.peers.page import (
+    CHAPTERS,
+    PAGE,
+    PICTURES,
+    README,
+    RESULTS,
+    ahead_of_us,
+    cost_of_million,
+    page_of,
+    pictures_of,
+    read_prices,
+)
+from benchmarks.peers.readme_table import figures_of, with_figures
 from benchmarks.peers.scenarios import SCALES, SCENARIOS, Asked, asked_of
 from benchmarks.peers.software import CONSTRAINTS, PACKAGES
 from benchmarks.peers.subjects import FLOOR, ROOTLINE, SUBJECTS, chosen
@@ -39,11 +51,13 @@ serve(Words())
 def test_a_run_of_one_scenario_keeps_the_figures_of_the_others(tmp_path: Path) -> None:
     place = tmp_path / "peers.json"
     first = measure([], SCALES["tiny"], ["large"], place, "make bench-peers")
-    first["records"] = [{"scenario": "large"}, {"scenario": "serial"}]
+    of_floor = {"peer": FLOOR, "settings": "best"}
+    others = [{"scenario": "serial", **of_floor}, {"scenario": "large", "peer": "delta-rs", "settings": "best"}]
+    first["records"] = [{"scenario": "large", **of_floor}, *others]
     place.write_text(json.dumps(first))
-    second = measure([], SCALES["small"], ["large"], place, "make bench-peers ARGS='--only large'")
-    assert second["records"] == [{"scenario": "serial"}]
-    assert second["runs"]["large"]["scale"] == "small"
+    second = measure(chosen([FLOOR]), SCALES["tiny"], ["large"], place, "make bench-peers ARGS='--only large'")
+    assert second["records"] == others, "the floor stores no table, so it has no record of its own"
+    assert [run["command"] for run in second["runs"]] == ["make bench-peers", "make bench-peers ARGS='--only large'"]
     place.write_text(json.dumps({**second, "machine": "another"}))
     assert measure([], SCALES["tiny"], ["large"], place, "make bench-peers")["records"] == []
 
@@ -130,6 +144,12 @@ def test_the_page_is_the_one_of_the_stored_results() -> None:
     assert {name: (PICTURES / name).read_text() for name in pictures_of(body)} == pictures_of(body)
 
 
+def test_the_readmes_figures_are_those_of_the_stored_results() -> None:
+    body = json.loads(RESULTS.read_text())
+    readme = README.read_text()
+    assert readme == with_figures(readme, figures_of(body, ahead_of_us(body, read_prices())))
+
+
 def test_peers_are_chosen_by_the_beginning_of_their_names() -> None:
     assert {one.peer for one in chosen(["duck", "delta"])} == {
         "DuckLake, DuckDB",
@@ -177,7 +197,9 @@ class TestPage:
 
     def test_a_chapter_names_its_command_and_the_load_of_its_own_run(self, body: dict[str, Any]) -> None:
         body["records"][0]["load"] = 9.0
-        body["runs"]["writers"] |= {"command": "make bench-peers ARGS='--only writers'", "scale": "small"}
+        body["runs"].append({**body["runs"][0], "command": "make bench-peers ARGS='--only writers'", "scale": "small"})
+        for record in body["records"]:
+            record["run"] = int(record["scenario"] == "writers")
         serial, writers = page_of(body, read_prices()).split("## Many writers")
         assert "`make bench-peers` on 2026-01-02 at commit 0123abcd. The load average was 0.5 to 9.0" in serial
         assert "Measured by `make bench-peers ARGS='--only writers'`" in writers
@@ -190,3 +212,62 @@ class TestPage:
         picture = pictures_of(body)["benchmarks-serial.svg"]
         assert picture.count("<rect") == 1 + 5
         assert picture.index("S3, local, 10 commits") < picture.index(">bare PUT<") < picture.index("S3, +60 ms")
+
+
+class TestReadme:
+    """The README's table from the same JSON, with the names of peers that it shows."""
+
+    @pytest.fixture
+    def body(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(STORED.read_text().replace("Quick Peer", "DuckLake, PostgreSQL"))
+        return found
+
+    def figures(self, body: dict[str, Any]) -> str:
+        prices = {"put_per_1000": 0.005, "get_per_1000": 0.0004}
+        return figures_of(body, ahead_of_us(body, prices))
+
+    def test_the_best_figure_of_a_column_is_bold_whoever_has_it(self, body: dict[str, Any]) -> None:
+        headings, _, ours, theirs = self.figures(body).splitlines()[:4]
+        assert headings.split(" | ")[1:3] == ["one writer, p50 ms", "store 60 ms away, p50 ms"]
+        assert headings.split(" | ")[3:] == ["8 writers, commits/s (failed)", "requests of a commit |"]
+        assert ours == "| Rootline | **2** | 140 | **90** (0 of 10) | **4.5** |"
+        assert theirs == "| DuckLake, PostgreSQL | 4 | **70** | 30 (7 of 10) | \N{EN DASH} |"
+
+    def test_it_names_the_chapters_in_which_a_peer_is_ahead(self, body: dict[str, Any]) -> None:
+        assert "ahead of Rootline here: One writer (DuckLake)." in self.figures(body)
+        cheap = next(record for record in body["records"] if record["scenario"] == "requests")
+        body["records"].append({**cheap, "peer": "PyIceberg", "figures": {**cheap["figures"], "put": 0.0}})
+        assert "One writer (DuckLake); the price of the requests (PyIceberg)." in self.figures(body)
+
+    def test_a_scenario_that_was_not_measured_has_no_column_and_a_peer_without_figures_no_row(
+        self, body: dict[str, Any]
+    ) -> None:
+        body["records"] = [one for one in body["records"] if (one["scenario"], one["where"]) == ("serial", "near")]
+        headings, _, ours, theirs, after = self.figures(body).splitlines()[:5]
+        assert headings == "|  | one writer, p50 ms |"
+        assert (ours, theirs, after) == ("| Rootline | **2** |", "| DuckLake, PostgreSQL | 4 |", "")
+
+    def test_it_shows_the_largest_table_and_where_a_peer_ran_out_of_time(self, body: dict[str, Any]) -> None:
+        like = body["records"][0]
+        for peer, sizes, appends in (("Rootline", (0, 9_000), 5_000.0), ("PyIceberg", (0,), 1_500.0)):
+            of_peer = {**like, "peer": peer, "run": len(body["runs"])}
+            body["records"] += [
+                *({**of_peer, "scenario": "growth", "parameters": {"files": size, "commits": 3}} for size in sizes),
+                {
+                    **of_peer,
+                    "scenario": "one-row",
+                    "where": "folder",
+                    "parameters": {"appends": 5_000},
+                    "figures": {"last_ms": 7.0, "appends": appends},
+                },
+            ]
+        body["runs"].append({**body["runs"][0], "scale": "medium"})
+        headings, _, ours, theirs = self.figures(body).splitlines()[:4]
+        assert headings.endswith("| table of 9,000 files, p50 ms | one row after 5,000, ms |")
+        assert ours.endswith("| **1** | **7** |")
+        assert theirs.endswith("| \N{EN DASH} | **7** (after 1,500) |")
+        assert "with the sizes of `--scale medium`, on 2 cores" in self.figures(body)
+
+    def test_a_readme_without_the_place_for_figures_is_an_error(self) -> None:
+        with pytest.raises(ValueError, match="needs one place for its figures"):
+            with_figures("# Rootline\n", "| |")

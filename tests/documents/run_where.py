@@ -19,6 +19,7 @@ FOREIGN = "tests/kafka/stories/test_foreign_clients.py"
 RUN_WHOLE = {
     "docs/quickstarts/python.md": PAGES,
     "docs/quickstarts/ten-tasks.md": PAGES,
+    "docs/quickstarts/ten-tasks-compared.md": "tests/documents/test_ten_tasks_compared.py",
     "docs/quickstarts/operator.md": PAGES,
     "docs/quickstarts/kafka-producer.md": KAFKA,
     "docs/quickstarts/spark.md": SPARK,
@@ -28,10 +29,10 @@ RUN_WHOLE = {
 RUN_BY: dict[Named, str] = {
     ("README.md", "import pyarrow as pa"): README,
     ("README.md", "rootline history demo.flights"): README,
-    ("README.md", "rootline export demo.flights"): README,
     ("README.md", "rootline catalog serve"): PAGES,
-    ("README.md", ".venv/bin/python -m hatchling build"): "tests/compatibility/sides.py",
-    ("README.md", "ATTACH 'v3' AS lake"): PAGES,
+    ("README.md", "export ROOTLINE_LOG=kafka"): KAFKA,
+    ("README.md", 'echo \'{"intent_id": "sensor-7/0"'): KAFKA,
+    ("README.md", "INSTALL iceberg; LOAD iceberg;"): PAGES,
     ("docs/deploy.md", "python deploy/policies/fill.py"): "tests/deploy/test_bucket_policies.py",
     ("docs/foreign-clients.md", "rootline table create demo.trips"): PAGES,
     ("docs/foreign-clients.md", 'echo \'{"intent_id": "7c1e-kcat-1"'): FOREIGN,
@@ -68,6 +69,7 @@ RUN_BY: dict[Named, str] = {
 _BUCKET = "names a bucket and brokers; tests/spark/test_stream_kafka.py makes the same calls"
 _CLONE = "makes an environment; CI begins with the same command"
 NOT_RUN: dict[Named, str] = {
+    ("README.md", "python3 -m venv .venv"): "makes an environment; `make release` tries the wheel with every extra",
     ("README.md", "make demo-fast"): "targets of the Makefile: CI runs them, a test runs what demo-kafka runs",
     ("CONTRIBUTING.md", "make setup"): _CLONE,
     ("docs/quickstarts/python.md", "make setup"): _CLONE,

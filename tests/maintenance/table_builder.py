@@ -287,12 +287,12 @@ class TableBuilder:
         await self.committed(await self.flush_intent())
 
     async def committed(self, *intents: Intent) -> None:
-        """Commit all `intents` in one root."""
+        """Commit all `intents`, in one root where they may share one."""
         verdicts = await self.apply(*intents)
         assert [verdict.kind for verdict in verdicts] == [VerdictKind.COMMITTED] * len(intents), verdicts
 
     async def apply(self, *intents: Intent) -> tuple[Verdict, ...]:
-        """One root from `intents`, stored; their verdicts."""
+        """The roots of one batch, stored; its verdicts."""
         records = []
         for intent in intents:
             records.append(Record(LogPosition(LOG, 0, self._offset), intent, 1_000))
@@ -317,7 +317,8 @@ class TableBuilder:
         reply = await self.store.put_if_absent(root_key(self.table, answer.state.header.version), answer.body)
         assert reply.answer is PutStatus.CREATED
         self._state = answer.state
-        return answer.verdicts
+        rest = records[len(answer.verdicts) :]  # they wait for the next root
+        return (*answer.verdicts, *(await self.apply_records(rest) if rest else ()))
 
     async def _found(self, need: Need[object]) -> object:
         if isinstance(need, VectorNeed):

@@ -84,6 +84,7 @@ def manifest(
     content: str = "data",
     spec: IcebergSpec = BY_CARRIER_AND_DAY,
     without: Sequence[str] = (),
+    codec: str = "deflate",
 ) -> bytes:
     """A manifest; `without`: fields of the entry that this writer did not know."""
     data_file = data_file_with_partition(spec.partition_type(SCHEMA), version)
@@ -97,12 +98,12 @@ def manifest(
     }
     if version > 1:
         metadata |= {"content": content, "partition-spec-id": str(spec.spec_id)}
-    return _written(avro, records, metadata)
+    return _written(avro, records, metadata, codec)
 
 
-def manifest_list(version: TableVersion, rows: Sequence[Mapping[str, Any]]) -> bytes:
+def manifest_list(version: TableVersion, rows: Sequence[Mapping[str, Any]], *, codec: str = "deflate") -> bytes:
     avro = _avro(MANIFEST_LIST_FILE_SCHEMAS[version], "manifest_file")
-    return _written(avro, rows, {"format-version": str(version), "snapshot-id": "9"})
+    return _written(avro, rows, {"format-version": str(version), "snapshot-id": "9"}, codec)
 
 
 def list_entry(path: str, length: int, **more: Any) -> dict[str, Any]:
@@ -144,7 +145,9 @@ def _avro(schema: Schema, name: str) -> dict[str, Any]:
     return dict(made)
 
 
-def _written(schema: dict[str, Any], records: Sequence[Mapping[str, Any]], metadata: dict[str, str]) -> bytes:
+def _written(
+    schema: dict[str, Any], records: Sequence[Mapping[str, Any]], metadata: dict[str, str], codec: str
+) -> bytes:
     sink = io.BytesIO()
-    fastavro.writer(sink, schema, list(records), codec="deflate", metadata=metadata, sync_interval=200)
+    fastavro.writer(sink, schema, list(records), codec=codec, metadata=metadata, sync_interval=200)
     return sink.getvalue()

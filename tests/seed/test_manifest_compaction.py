@@ -29,7 +29,7 @@ def test_manifest_compaction_during_an_append() -> None:
         Listed("D6", EXISTING, 3),
     ]
     assert (figure.came(), figure.went()) == (["D7"], [])
-    assert figure.lake.head.header.snapshot.operation is Operation.OVERWRITE
+    assert figure.lake.head.header.snapshot.operation is Operation.APPEND
     assert figure.live() == ["D2", "D3", "D4", "D6", "D7"]
 
 

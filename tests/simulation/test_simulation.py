@@ -103,6 +103,13 @@ def test_tables_that_are_dropped_made_again_and_brought_back_are_what_the_accept
     assert outcomes[3].changes >= 10
 
 
+def test_rewrites_beside_writers_never_share_a_root_with_them() -> None:
+    """The coordinators check each root before its PUT, and `judge` checks all that are left."""
+    outcomes = [simulate(seed, 100) for seed in (3, 12, 17)]
+    assert sum(outcome.rewrites for outcome in outcomes) >= 3
+    assert all(outcome.committed >= 50 for outcome in outcomes)
+
+
 def test_tables_whose_columns_partitions_and_orders_change_are_what_the_accepted_changes_make_them() -> None:
     outcome = simulate(2, 150, evolves=True)
     assert outcome.changes >= 15

@@ -10,8 +10,10 @@ from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.intent_rules import MAINTENANCE_KINDS
 from rootline.schemas.parts.name import NameState
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.root_header import Operation
+from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.draft.batch import Record
 from rootline.tree.state.addressable import Addressable
 from tests.support.state_rules import state_violations
@@ -23,6 +25,13 @@ from tests.tree.reference_model import Outcome, ReferenceTable
 from tests.tree.reference_plan import Plan
 from tests.tree.shown_rows import shown_rows
 from tests.tree.tables import Lake, new_lake
+
+OF_ONE_EFFECT = {IntentKind.APPEND: Operation.APPEND, IntentKind.REMOVE: Operation.DELETE}
+CHANGING_ROWS = {
+    *OF_ONE_EFFECT,
+    *(IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.RESTORE, IntentKind.REPLACE),
+}
+OF_NO_ROWS = MAINTENANCE_KINDS | {IntentKind.REWRITE, IntentKind.ALTER, IntentKind.TAG}
 
 
 @dataclass
@@ -79,7 +88,8 @@ class Trial:
     def close_batch(self) -> None:
         if not self.waiting:
             return
-        began, restores = len(self.single.states), any(plan.kind is IntentKind.RESTORE for plan, _ in self.waiting)
+        began, began_alone = len(self.batched.states), len(self.single.states)
+        restores = any(plan.kind is IntentKind.RESTORE for plan, _ in self.waiting)
         expected = [self.model.apply(plan, self.views[at][0]) for plan, at in self.waiting]
         together = self.batched.put_records(
             [self._record(self.batched, plan, self.views[at][1]) for plan, at in self.waiting]
@@ -88,6 +98,7 @@ class Trial:
             self.single.put_records([self._record(self.single, plan, self.views[at][2])])[0]
             for plan, at in self.waiting
         ]
+        check_operations(self.batched, [plan.kind for plan, _ in self.waiting], together)
         self.waiting = []
         assert outcomes(together) == expected
         assert outcomes(alone) == expected
@@ -98,7 +109,7 @@ class Trial:
         assert self.single.head.header.tags == {name: version for name, (_, _, version) in tags}
         assert ranked(self.batched) == ranked(self.single)
         if not restores:  # what comes back again is in no change of a batch, and in one of its intents'
-            assert shown_rows(self.batched, len(self.batched.states) - 1) == shown_rows(self.single, began)
+            assert shown_rows(self.batched, began) == shown_rows(self.single, began_alone)
         self.remember()
         for lake, which in ((self.batched, 1), (self.single, 2)):
             self._check_addressable(lake, [view[which] for view in self.views])
@@ -154,6 +165,21 @@ class Trial:
             len(file.ids) - len(file.deleted) for file in self.model.files.values()
         )
         assert rows_by_sequence(lake, self.model) == self.model.rows()
+
+
+def check_operations(lake: Lake, kinds: Sequence[IntentKind], verdicts: Sequence[Verdict]) -> None:
+    """What each root calls itself, by the kinds of the intents that it committed."""
+    of_version: dict[int, set[IntentKind]] = {}
+    for kind, verdict in zip(kinds, verdicts, strict=True):
+        if verdict.kind is VerdictKind.COMMITTED and verdict.version is not None:
+            of_version.setdefault(verdict.version, set()).add(kind)
+    for version, together in of_version.items():
+        changing = together & CHANGING_ROWS
+        assert not changing or IntentKind.REWRITE not in together, "a rewrite shares its root with a change of rows"
+        if together <= OF_ONE_EFFECT.keys() | OF_NO_ROWS:
+            [operation, *others] = sorted({OF_ONE_EFFECT[kind] for kind in changing}) or [Operation.REPLACE]
+            expected = Operation.OVERWRITE if others else operation
+            assert lake.states[version].header.snapshot.operation is expected, together
 
 
 def outcomes(verdicts: list[Verdict]) -> list[Outcome]:

@@ -57,14 +57,6 @@ from rootline.schemas.table_definition import TableDefinition, TrackedField
 _STATUSES: Final = {int(status): status for status in Status}
 
 
-def encode_version_info_struct(version_info: VersionInfo) -> bytes:
-    """The bytes of Avro type `["null", version_info]`."""
-    number, file_number = version_info.sequence_number, version_info.file_sequence_number
-    encoded = encode_optional_long(number)
-    file_encoded = encoded if file_number == number else encode_optional_long(file_number)
-    return _status_and_snapshot(version_info.status, version_info.snapshot_id) + encoded + file_encoded
-
-
 @lru_cache(maxsize=4096)
 def _status_and_snapshot(status: Status, snapshot_id: int | None) -> bytes:
     """The bytes of status and snapshot id. Cached, because all rows of a commit have the same."""
@@ -293,13 +285,16 @@ class EntryCodec:
 
 
 def encode_version_info(version_info: VersionInfo) -> bytes:
-    """The first field of an entry's bytes.
+    """The first field of an entry's bytes, of Avro type `["null", version_info]`.
 
     Raises:
         Invalid: `intent-malformed`, a number does not fit 64 bits.
     """
+    number, file_number = version_info.sequence_number, version_info.file_sequence_number
     try:
-        return encode_version_info_struct(version_info)
+        encoded = NULL if number is None else PRESENT + encode_long(number)
+        file_encoded = encoded if file_number == number else encode_optional_long(file_number)
+        return _status_and_snapshot(version_info.status, version_info.snapshot_id) + encoded + file_encoded
     except ValueError as error:
         raise Invalid("intent-malformed", f"version info: {error}") from error
 

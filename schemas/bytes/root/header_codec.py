@@ -155,6 +155,7 @@ def _totals(numbers: list[Any]) -> Totals:
 
 _TOTALS: Final = tuple(field.name for field in fields(Totals))
 _numbers_of: Final = attrgetter(*_TOTALS)
+_totals_json: Final = f"[{','.join(['%d'] * len(_TOTALS))}]".encode().__mod__
 
 _OWN: Final[Mapping[str, Callable[[RootHeader], bytes | None]]] = {
     "format-version": lambda _: FORMAT_VERSION,
@@ -165,7 +166,7 @@ _OWN: Final[Mapping[str, Callable[[RootHeader], bytes | None]]] = {
     "rootline.snapshot": lambda header: _snapshot_json(header.snapshot),
     "rootline.commit-id": lambda header: header.commit_id.encode(),
     "rootline.coordinator-id": lambda header: header.coordinator_id.encode(),
-    "rootline.totals": lambda header: json_of(_numbers_of(header.totals)),
+    "rootline.totals": lambda header: _totals_json(_numbers_of(header.totals)),
     "rootline.earlier-bytes": lambda header: number_of(header.earlier_bytes) if header.earlier_bytes else None,
     "rootline.parent-digest": lambda header: (
         None if header.parent_digest is None else header.parent_digest.hex().encode()

@@ -27,7 +27,7 @@ from pyroaring import BitMap
 from rootline.catalog.adopted_definition import ADOPTED_FROM, adopted_definition, unsupported
 from rootline.catalog.export_keys import FormatVersion
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.foreign_avro import read_avro
+from rootline.schemas.bytes.foreign_avro import MANIFEST_LIMITS, read_avro
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.manifest_codec import (
     ListedManifest,
@@ -58,6 +58,7 @@ from rootline.tree.proof.adoption import (
     adopted_location,
     adopted_state,
     encode_adopted,
+    excess_of_leaves,
     live_deletes,
     live_files,
     proven_adopted,
@@ -129,10 +130,12 @@ async def read_manifests(
         paths = snapshot.get("manifests") or ()
         rows, next_row_id = await _unlisted_rows(store, table, definition, paths, snapshot["snapshot-id"], next_row_id)
     else:
-        body = await read_stored(store, table, listed, code="leaf-corrupt")
+        body = await _read_manifest(store, table, listed)
         reader = _Counting(store, table, definition)
-        counted = await reader.counted(uncounted_manifests(body, name=listed))
-        found = decode_manifest_list(body, definition, name=listed, next_row_id=next_row_id, counted=counted)
+        counted = await reader.counted(await asyncio.to_thread(uncounted_manifests, body, name=listed))
+        found = await asyncio.to_thread(
+            decode_manifest_list, body, definition, name=listed, next_row_id=next_row_id, counted=counted
+        )
         rows, next_row_id = found.rows, found.next_row_id
     live = [row for row in rows if _has_live(row)]
     encrypted = [row.location for row in live if row.key_metadata is not None]
@@ -141,8 +144,17 @@ async def read_manifests(
             "adoption-unsupported",
             f"{encrypted[0]}: the manifest is encrypted, and this version does not read encrypted files",
         )
+    too_much = excess_of_leaves(live)
+    if too_much is not None:
+        raise Invalid("adoption-unsupported", f"{listed or table}: {too_much}")
     leaves = await read_leaves(store, table, live, definition=definition)
     return AdoptedManifests(await asyncio.to_thread(_all_completed, live, leaves, definition), leaves, next_row_id)
+
+
+async def _read_manifest(store: ObjectStore, table: TableName, location: str, length: int | None = None) -> bytes:
+    """The bytes of a manifest or a manifest list."""
+    most = MANIFEST_LIMITS.object_bytes
+    return await read_stored(store, table, location, code="leaf-corrupt", length=length, bytes_max=most)
 
 
 def _has_live(row: ContentEntry) -> bool:
@@ -184,9 +196,7 @@ class _Counting:
 
         async def one(listed: ListedManifest) -> tuple[str, ManifestStats]:
             async with slots:
-                body = await read_stored(
-                    self.store, self.table, listed.location, code="leaf-corrupt", length=listed.length
-                )
+                body = await _read_manifest(self.store, self.table, listed.location, listed.length)
                 row = _row(listed.location, len(body), listed.partition_spec_id, listed.added_snapshot_id)
                 return listed.location, await asyncio.to_thread(self._stats, body, row)
 
@@ -208,7 +218,7 @@ async def _unlisted_rows(
     """Rows of manifests that a snapshot of V1 names directly, without a list, and the next free row id."""
     rows: list[ContentEntry] = []
     for path in paths:
-        body = await read_stored(store, table, path, code="leaf-corrupt")
+        body = await _read_manifest(store, table, path)
         row = await asyncio.to_thread(_unlisted_row, body, path, definition, snapshot_id)
         rows.append(replace(row, first_row_id=next_row_id))
         stats = row.manifest_stats or _NOTHING
@@ -297,8 +307,10 @@ async def plan_adoption(store: ObjectStore, table: TableName, location: str) -> 
 async def read_metadata(store: ObjectStore, table: TableName, location: str) -> Mapping[str, Any]:
     """The table metadata JSON at `location`, which may be compressed. Raises `Invalid`: `metadata-unreadable`."""
     try:
-        body = await read_stored(store, table, location, code="metadata-unreadable")
+        body = await read_stored(store, table, location, code="metadata-unreadable", bytes_max=METADATA_BYTES_MAX)
     except Corrupt as error:
+        if error.code == "metadata-unreadable":
+            raise Invalid(error.code, error.message) from error
         raise Invalid(
             "metadata-unreadable",
             f"{location}: this object does not exist; give the location of the table's current metadata.json",

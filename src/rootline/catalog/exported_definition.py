@@ -69,12 +69,12 @@ from rootline.schemas.table_definition import (
 )
 from rootline.tree.evolution.specs_and_orders import FIRST_PARTITION_FIELD, partition_field_ids
 
-__all__ = ["ExportedDefinition", "ExportedField", "Meaning", "stated_specs"]
+__all__ = ["DEFAULTS", "ExportedDefinition", "ExportedField", "Meaning", "stated_specs"]
 
 _UNSORTED: Final = 0
 _NAMED_AS_COLUMN: Final = ("identity", "void")
 """Transforms whose partition field may have the same name as its column."""
-_DEFAULTS: Final = ("initial-default", "write-default")
+DEFAULTS: Final = ("initial-default", "write-default")
 _NOT_IN_TUPLES: Final = (
     FixedType, UUIDType, TimestampNanoType, TimestamptzNanoType, UnknownType, GeometryType, GeographyType,
 )  # fmt: skip
@@ -187,11 +187,19 @@ class ExportedDefinition:
 
     def schema_json(self, spec_id: int) -> dict[str, Any]:
         """The JSON of `schema_of_manifests`, as stated in manifests."""
-        return self._schema_json(self.schema_of_manifests(spec_id))
+        return self.stated_schema(self.schema_of_manifests(spec_id))
 
     def spec_json(self, spec_id: int) -> list[dict[str, Any]]:
         """The fields of a spec, as stated in manifests and metadata."""
         return _spec_json(self.fields(spec_id))
+
+    def stated_fields(self, exported_spec_id: int) -> tuple[ExportedField, ...]:
+        """The fields of a spec by the id that it has in exports. Raises `Invalid` (`spec-unknown`)."""
+        schema_ids = [schema.schema_id for schema in self.definition.schemas]
+        stated = self._stated_specs(schema_ids, has_history=True)
+        if exported_spec_id not in stated:
+            raise Invalid("spec-unknown", f"partition spec id {exported_spec_id}: name one of {[*stated]}")
+        return stated[exported_spec_id]
 
     def can_state(self, schema_id: int) -> bool:
         """Whether engines can read snapshots of this schema. Exports of later versions omit the others."""
@@ -213,7 +221,7 @@ class ExportedDefinition:
         default_order = definition.default_sort_order_id
         return {
             "last-column-id": definition.last_column_id,
-            "schemas": [self._schema_json(schema) for schema in definition.schemas],
+            "schemas": [self.stated_schema(schema) for schema in definition.schemas],
             "current-schema-id": definition.current_schema_id,
             "partition-specs": [
                 {"spec-id": spec_id, "fields": _spec_json(fields)}
@@ -269,7 +277,8 @@ class ExportedDefinition:
         kinds = (there.get(column.tracked_id) for there in self._primitives.values())
         return any(kind is not None and kind != column.type for kind in kinds)
 
-    def _schema_json(self, schema: Schema) -> dict[str, Any]:
+    def stated_schema(self, schema: Schema) -> dict[str, Any]:
+        """The JSON of a schema of the table, as stated in metadata."""
         body: dict[str, Any] = json.loads(schema.model_dump_json())
         stated: dict[str, Any] = _without_defaults(body, of_nested_only=self.format_version is not FormatVersion.V2)
         return stated
@@ -505,5 +514,5 @@ def _without_defaults(body: Any, *, of_nested_only: bool) -> Any:
     return {
         key: _without_defaults(value, of_nested_only=of_nested_only)
         for key, value in body.items()
-        if not (is_omitted and key in _DEFAULTS)
+        if not (is_omitted and key in DEFAULTS)
     }

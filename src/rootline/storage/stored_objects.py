@@ -101,19 +101,36 @@ def stored_key(table: TableName, location: str) -> ObjectKey:
 
 
 async def read_stored(
-    store: ObjectStore, table: TableName, location: str, *, code: str, length: int | None = None
+    store: ObjectStore,
+    table: TableName,
+    location: str,
+    *,
+    code: str,
+    length: int | None = None,
+    bytes_max: int | None = None,
 ) -> bytes:
-    """Read the bytes at `location`. `code` is the error code if there are not `length` bytes.
+    """Read the bytes at `location`.
+
+    Args:
+        store: where they are stored.
+        table: the table that names the location.
+        location: relative or absolute.
+        code: the error code if there are not `length` bytes, or more than `bytes_max`.
+        length: the stated length.
+        bytes_max: the most bytes that are read. More are not fetched.
 
     Raises:
         Corrupt: `object-missing`, or `code`.
         Invalid: `file-unreadable`, the store does not read such an absolute location.
     """
     key = stored_key(table, location)
-    found = await (store.get(key) if length is None else get_up_to(store, key, length))
+    limits = [limit for limit in (length, bytes_max) if limit is not None]
+    found = await (get_up_to(store, key, min(limits)) if limits else store.get(key))
     if found is None:
         raise Corrupt("object-missing", f"{key}: the table names this object, but it does not exist")
     stored = found.length if isinstance(found, LongObject) else len(found.body)
+    if bytes_max is not None and stored > bytes_max:
+        raise Corrupt(code, f"{key}: {stored} bytes are stored, {bytes_max} are read: write a smaller object")
     if isinstance(found, LongObject) or (length is not None and stored != length):
         raise Corrupt(code, f"{key}: {stored} bytes are stored, its entry states {length}")
     return found.body

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import rootline
+from rootline.adapters.settings import KafkaSettings
 from tests.documents.blocks import HOUSE, blocks_of, statements
 from tests.documents.page_shell import free_port, page_shell
 from tests.documents.run_where import RUN_BY, is_listed, left_out
@@ -21,21 +22,30 @@ pytestmark = pytest.mark.services
 PATIENCE_S = 120.0
 
 
+def make_kcat(folder: Path) -> None:
+    """A stand-in for kcat in the folder, on machines that have none."""
+    if shutil.which("kcat") is None:
+        stand_in = folder / "kcat"
+        stand_in.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HOUSE}/tests/kafka/stories/kcat_stand_in.py" "$@"\n')
+        stand_in.chmod(0o755)
+
+
+def found_here(settings: KafkaSettings) -> dict[str, str]:
+    """Words of pages for people who write from any language, and what they are here."""
+    return {
+        "localhost:9092": settings.servers(),
+        "-t rootline.intents": f"-t {settings.intents_topic}",
+        "8080": free_port(),
+    }
+
+
 def test_the_quickstart_for_a_kafka_producer_adds_its_file_once(
     kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = kafka_service.with_topics()
     SharedLog(tmp_path / "lake", settings).name_in(monkeypatch)
-    if shutil.which("kcat") is None:
-        stand_in = tmp_path / "kcat"
-        stand_in.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HOUSE}/tests/kafka/stories/kcat_stand_in.py" "$@"\n')
-        stand_in.chmod(0o755)
-    instead = {
-        "localhost:9092": settings.servers(),
-        "-t rootline.intents": f"-t {settings.intents_topic}",
-        "8080": free_port(),
-    }
-    with page_shell(tmp_path, monkeypatch, instead) as shell:
+    make_kcat(tmp_path)
+    with page_shell(tmp_path, monkeypatch, found_here(settings)) as shell:
         for block in blocks_of("docs/quickstarts/kafka-producer.md", "python", "console"):
             if not left_out(block):
                 shell.run(block)
@@ -47,6 +57,24 @@ def test_the_quickstart_for_a_kafka_producer_adds_its_file_once(
         while "duplicate: demo.trips; version 1" not in (told := shell.rootline("trace", "--intent", "sensor-7/0")):
             assert time.monotonic() < end, told
         assert "sensor-7-0.parquet" in shell.rootline("files", "demo.trips")
+
+
+def test_the_readmes_commands_for_kafka_make_a_table_and_any_client_adds_a_file(
+    kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = kafka_service.with_topics()
+    SharedLog(tmp_path / "lake-on-kafka", settings).name_in(monkeypatch)
+    make_kcat(tmp_path)
+    service, record = (block for block in blocks_of("README.md", "shell") if "9092" in block.text)
+    with page_shell(tmp_path, monkeypatch, found_here(settings)) as shell:
+        shell.run(service)
+        with rootline.connect("lake-on-kafka", coordinator="elsewhere") as lake:  # the programs above it
+            lake.table("demo.flights").append([{"carrier": "UA", "dep_delay": 3}])
+        shell.run(record)
+        end = time.monotonic() + PATIENCE_S
+        while "committed" not in (told := shell.rootline("trace", "--intent", "sensor-7/0")):
+            assert time.monotonic() < end, told
+        assert "data/sensor-7-0.parquet" in shell.rootline("files", "demo.flights")
 
 
 def test_the_commands_of_the_page_for_operators_run(

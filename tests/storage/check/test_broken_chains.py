@@ -127,6 +127,7 @@ async def test_a_head_that_is_made_anew_without_a_change_is_sound() -> None:
         (of_part("restores", restored_at=SequenceNumber(1)), "snapshot-wrong"),
         (lambda header: replace(header, totals=replace(header.totals, rows=1)), "totals-wrong"),
         (of_part("snapshot", operation=Operation.REPLACE), "live-set-wrong"),
+        (of_part("snapshot", operation=Operation.DELETE), "live-set-wrong"),
     ],
 )
 async def test_a_header_that_does_not_follow_is_found(change: Callable[[RootHeader], RootHeader], code: str) -> None:
@@ -208,7 +209,7 @@ def without_files(*numbers: int, leaf: bool = False) -> Callable[[RootHeader], R
             data_bytes=totals.data_bytes - sum(file.file_size_in_bytes for file in files),
             data_manifests=totals.data_manifests - leaf,
         )
-        return replace(header, totals=live)
+        return replace(header, totals=live, snapshot=replace(header.snapshot, operation=Operation.OVERWRITE))
 
     return change
 

@@ -284,11 +284,6 @@ def test_a_flush_of_a_version_that_is_not_there_yet_is_rejected(lake: Lake) -> N
     assert codes(lake.put(lake.flush("f", lake.leaf(lake.root_entries()), made_from=99))) == ["version-unknown"]
 
 
-def test_maintenance_and_appends_in_one_root_are_an_overwrite(lake: Lake) -> None:
-    lake.put(lake.flush("f", lake.leaf(lake.root_entries())), append("d"))
-    assert lake.head.header.snapshot.operation == "overwrite"
-
-
 def test_maintenance_carries_offsets_outcomes_and_ledger_forward(lake: Lake) -> None:
     lake.put(append("d", writer_id="w", writer_sequence=1))
     before = lake.head.header

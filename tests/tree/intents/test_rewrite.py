@@ -265,7 +265,7 @@ def test_a_rewrite_finds_its_sources_in_the_leaf_that_a_flush_of_the_same_root_m
 
 
 @pytest.mark.parametrize("first", ["flush", "rewrite"])
-def test_what_a_flush_moved_and_the_same_root_removes_is_no_work_of_a_rewrite_beside_them(first: str) -> None:
+def test_what_a_flush_beside_a_rewrite_moved_can_be_removed_in_the_same_batch(first: str) -> None:
     lake = new_lake(append("a"), append("b"), append("c"))
     lake.put(delete_rows(lake, "v1", B, 1))
     moved = [entry for entry in lake.root_entries() if entry.location != A]
@@ -278,7 +278,7 @@ def test_what_a_flush_moved_and_the_same_root_removes_is_no_work_of_a_rewrite_be
     assert state_violations(lake.head) == []
 
 
-def test_what_a_compaction_moved_and_the_same_root_removes_is_no_work_of_a_rewrite_beside_them() -> None:
+def test_what_a_compaction_beside_a_rewrite_moved_can_be_removed_in_the_same_batch() -> None:
     lake = new_lake(append("a"), append("b"), append("c"))
     lake.put(flush(lake, "f"))
     [leaf] = lake.head.leaves
@@ -290,10 +290,11 @@ def test_what_a_compaction_moved_and_the_same_root_removes_is_no_work_of_a_rewri
     assert state_violations(lake.head) == []
 
 
-def test_a_new_file_that_the_same_root_removes_is_shown_as_removed() -> None:
+def test_a_new_file_that_the_same_batch_removes_is_shown_as_removed_by_a_root_of_its_own() -> None:
     lake = new_lake(append("a"))
     both = [rewrite(lake, "r", A, adds=(data_file("new"),)), remove("x", removed(NEW))]
     assert codes(lake.put(*both)) == [None, None]
+    assert [state.header.snapshot.operation for state in lake.states[-2:]] == ["replace", "delete"]
     [shown] = lake.shown(Status.DELETED)
     assert shown.location == NEW
     assert (lake.live(), lake.head.header.totals.rows) == ({}, 0)
@@ -303,7 +304,7 @@ def test_a_new_file_that_the_same_root_removes_is_shown_as_removed() -> None:
     assert set(lake.live()) == {EntryPlace(ContentType.DATA, "data/c.parquet")}
 
 
-def test_a_restore_in_the_root_of_a_rewrite_shows_what_it_undoes() -> None:
+def test_a_restore_in_the_batch_of_a_rewrite_shows_what_it_undoes() -> None:
     lake = new_lake(append("a"), append("b"))
     back = intent(IntentKind.RESTORE, "back", ref=VersionReference(version=1))
     assert codes(lake.put(rewrite(lake, "r", A, adds=(data_file("new"),)), back)) == [None, None]
@@ -311,7 +312,7 @@ def test_a_restore_in_the_root_of_a_rewrite_shows_what_it_undoes() -> None:
     assert state_violations(lake.head) == []
 
 
-def test_a_row_delta_in_the_root_of_a_rewrite_deletes_rows_of_the_new_file() -> None:
+def test_a_row_delta_in_the_batch_of_a_rewrite_deletes_rows_of_the_new_file() -> None:
     lake = new_lake(append("a"))
     delta = delete_rows(lake, "v", NEW, 2)
     assert codes(lake.put(rewrite(lake, "r", A, adds=(data_file("new"),)), delta)) == [None, None]
@@ -322,6 +323,8 @@ def test_nobody_has_read_a_sequence_number_that_is_not_committed_yet() -> None:
     lake = new_lake(append("a"))
     number = lake.head.header.snapshot.sequence_number
     ahead = rewrite(lake, "r", A, adds=(data_file("new"),), read_sequence_number=number + 1)
+    assert codes(lake.put(flush(lake, "f"), ahead)) == [None, "version-unknown"], "the flush is in the same root"
+    ahead = rewrite(lake, "r2", A, adds=(data_file("new"),), read_sequence_number=number + 4)
     assert codes(lake.put(append("b"), ahead)) == [None, "version-unknown"]
 
 

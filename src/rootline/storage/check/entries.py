@@ -29,13 +29,12 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.root_header import Operation
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.data_files import NamedFile
 from rootline.storage.check.findings import DataFiles, FindingBook, lost_files
 from rootline.storage.check.live_set import LiveSet, Step
 from rootline.storage.check.objects import LiveKey, ObjectCheck, aggregates_under, key_of
-from rootline.tree.check.rewrite_rules import Rewrites, faults_of_rewrites, states_rewrites
+from rootline.tree.check.rewrite_rules import Rewrites, faults_of_operation, faults_of_rewrites, states_rewrites
 from rootline.tree.check.root_diff import RootDiff, diff
 from rootline.tree.parts.restores import RESTORED_VERSIONS
 from rootline.tree.proof.adoption import faults_of_adopted, has_older_deletes, is_adopted
@@ -262,10 +261,9 @@ class EntryCheck:
         for place in sorted(shown_removed ^ really_removed, key=str)[:3]:
             what = "shown as removed, but was not" if place in shown_removed else "removed, but not shown as removed"
             self._add(step, "live-set-wrong", f"{place.content_type.name} {place.location} is {what}")
-        if step.root.header.snapshot.operation is Operation.REPLACE and (really_added or really_removed):
-            counts = f"{len(really_added)} were added and {len(really_removed)} removed"
-            reason = f"it states that it only moved entries, but {counts}"
-            self._add(step, "live-set-wrong", reason)
+        types = [{key.place.content_type for key in keys} for keys in (really_added, gone)]
+        for fault in faults_of_operation(step.root.header.snapshot.operation, *types):
+            self._add(step, "live-set-wrong", fault)
 
     def _check_rewrites(
         self,
@@ -290,7 +288,7 @@ class EntryCheck:
         found = Rewrites((*inserted.values(), *added_and_removed.values()), tuple(deleted.values()))
         older = (row.entry for row in old.rows)
         is_exact = not (old.header.totals.equality_deletes or has_older_deletes(older))
-        for fault in faults_of_rewrites(found, old.header, step.root.header, is_exact=is_exact):
+        for fault in faults_of_rewrites(found, old.header, step.root.header, is_exact=is_exact, is_own=False):
             self._add(step, "live-set-wrong", fault)
         return (
             set(added) - inserted.keys(),

@@ -10,12 +10,15 @@ states, or it is `Corrupt`. No vector is ever skipped.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final, TypeVar
 
 from pyroaring import BitMap, BitMap64
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.foreign_avro import MANIFEST_LIMITS
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.manifest_codec import decode_manifest
 from rootline.schemas.bytes.root.page_codec import Page, PageKind
@@ -27,22 +30,29 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.parts.page_reference import PageReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.stored_objects import gather_bounded, read_file, read_stored, stored_key
+from rootline.storage.stored_objects import gather_bounded, read_stored, stored_key
 from rootline.tree.state.table_state import NO_PAGES, PAGE_KINDS, TablePages
 
 LEAVES_AT_ONCE: Final = 8
+DECODED_AT_ONCE: Final = min(LEAVES_AT_ONCE, os.cpu_count() or 1)
+"""Threads that decode or index at a time. More than cores would only keep more freed memory."""
 T = TypeVar("T")
 _SMALL_BYTES: Final = 65_536
 
 
 async def read_leaf(
-    store: ObjectStore, table: TableName, entry: ContentEntry, *, definition: TableDefinition | None = None
+    store: ObjectStore,
+    table: TableName,
+    entry: ContentEntry,
+    *,
+    definition: TableDefinition | None = None,
+    slots: asyncio.Semaphore | None = None,
 ) -> Leaf:
     """Read the leaf (manifest) that a DATA_MANIFEST or DELETE_MANIFEST row of a root names.
 
     Its entries inherit sequence numbers from the row, as in Iceberg. The row's `file_format` states the format,
     whatever the suffix is. `definition`: the table's definition. Avro manifests of Iceberg V1 to V3 need it for their
-    partitions.
+    partitions. `slots`: limits how many threads decode at a time.
 
     Raises:
         Corrupt: `object-missing` or `leaf-corrupt`.
@@ -50,13 +60,16 @@ async def read_leaf(
     """
     if entry.file_format is not FileFormat.PARQUET and definition is None:
         raise Invalid("file-unreadable", f"{entry.location}: {entry.file_format} manifests need the table's definition")
-    body = await read_file(store, table, entry, code="leaf-corrupt")
+    most = MANIFEST_LIMITS.object_bytes if entry.file_format is FileFormat.AVRO else None
+    length = entry.file_size_in_bytes
+    body = await read_stored(store, table, entry.location, code="leaf-corrupt", length=length, bytes_max=most)
     key = stored_key(table, entry.location)
     try:
         if len(body) <= _SMALL_BYTES:
             leaf = _decoded(body, entry, definition)
         else:  # on a thread, so that other tasks can run
-            leaf = await asyncio.to_thread(_decoded, body, entry, definition)
+            async with slots or nullcontext():
+                leaf = await asyncio.to_thread(_decoded, body, entry, definition)
     except Corrupt as error:  # a location is relative to its table; restoring the object needs the whole key
         raise Corrupt(error.code, f"{key}: {error.message.removeprefix(f'{entry.location}: ')}") from error
     if len(leaf) != entry.record_count:
@@ -91,9 +104,10 @@ async def read_leaves(
     rows = {entry.location: entry for entry in entries}
     found = {name: known[name].of_row(row) for name, row in rows.items() if known and name in known}
     wanted = [row for name, row in rows.items() if name not in found]
+    slots = asyncio.Semaphore(DECODED_AT_ONCE)
 
     async def read(entry: ContentEntry) -> Leaf:
-        return await read_leaf(store, table, entry, definition=definition)
+        return await read_leaf(store, table, entry, definition=definition, slots=slots)
 
     leaves = await gather_bounded(wanted, read, LEAVES_AT_ONCE)
     found |= {entry.location: leaf for entry, leaf in zip(wanted, leaves, strict=True)}

@@ -29,6 +29,7 @@ from rootline.schemas.object_keys import root_key
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import object_reader as vector_reader
 from rootline.storage.metadata.object_reader import (
+    DECODED_AT_ONCE,
     LEAVES_AT_ONCE,
     read_leaves,
     read_pages,
@@ -37,11 +38,13 @@ from rootline.storage.metadata.object_reader import (
 )
 from rootline.storage.metadata.read_cache import ReadCache, mapped
 from rootline.storage.metadata.root_reader import proven_root, read_definition, read_root
+from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.check.net_changes import NetChange, NetChanges, VectorsChange
 from rootline.tree.check.root_diff import Changes, RootDiff
 from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.scan.scan_plan import DeletesFor, ScanPlan, ScanPlanner, manifest_vectors
+from rootline.tree.state.leaf_lookup import LeafKeys, LeafLookup
 from rootline.tree.state.live_index import StoredAt
 from rootline.tree.state.table_state import NO_PAGES, TableState
 
@@ -82,11 +85,15 @@ async def load_state(
 
     def whole() -> TableState:
         kept = {location: leaf.kept_by(mapped) for location, leaf in leaves.items()}
-        state = TableState.of(root, definition, kept, stored_vectors=stored)
-        state.live.locations.build()
-        return state
+        return TableState.of(root, definition, kept, stored_vectors=stored)
 
-    return await asyncio.to_thread(whole)  # on a thread, so that other tables' work can run
+    async def indexed(lookup: LeafLookup) -> LeafKeys:
+        return await asyncio.to_thread(lambda: lookup.keys)
+
+    state = await asyncio.to_thread(whole)  # on threads, so that other tables' work can run
+    await gather_bounded(state.live.lookups.values(), indexed, DECODED_AT_ONCE)
+    await asyncio.to_thread(state.live.locations.build)
+    return state
 
 
 async def plan_scan(

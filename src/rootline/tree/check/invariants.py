@@ -11,6 +11,7 @@ Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final
 
 from pyroaring import BitMap
@@ -19,7 +20,7 @@ from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import NOTHING_ACKNOWLEDGED, Acknowledged, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
+from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_operation, faults_of_rewrites, rewrites_of
 from rootline.tree.parts.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.parts.name import purges, starts_new_table
 from rootline.tree.parts.part_table import page_violations, part_violations
@@ -30,6 +31,8 @@ from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 
+_COUNTED: Final = ("data_files", "vectors", "equality_deletes", "rows", "deleted_rows", "data_bytes")
+_counts_in: Final = attrgetter(*_COUNTED)
 _MANY: Final = 1_000
 """From this number on, entries removed from one leaf are counted by columns, if the table has no vectors."""
 
@@ -96,11 +99,13 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
                 yield from _removed(entry, new)
         else:
             removed.take(tally_of_leaf(leaf, BitMap(range(leaf.length)) - ordinals))
+    yield from faults_of_operation(header.snapshot.operation, added.types, removed.types)
     if removed.data_files or removed.equality_deletes:
         yield from _remembered(header, first)
     rewrites = rewrites_of(old, new)
     is_exact = old is None or not (old.header.totals.equality_deletes or has_older_deletes(_leaf_rows(old)))
-    yield from faults_of_rewrites(rewrites, None if old is None else old.header, new.header, is_exact=is_exact)
+    before = None if old is None else old.header
+    yield from faults_of_rewrites(rewrites, before, new.header, is_exact=is_exact, is_own=True)
     if rewrites is not NO_REWRITES:
         added.take(rewrites.added_tally)
         removed.take(rewrites.removed_tally)
@@ -227,9 +232,9 @@ def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tal
     """
     totals = new.header.totals
     expected = totals_after(totals_of_leaves(new) if old is None else old.header.totals, added, removed)
-    for name in ("data_files", "vectors", "equality_deletes", "rows", "deleted_rows", "data_bytes"):
-        if getattr(totals, name) != getattr(expected, name):
-            yield f"total {name} is {getattr(totals, name)}, but by the root's rows {getattr(expected, name)}"
+    for name, stated, shown in zip(_COUNTED, _counts_in(totals), _counts_in(expected), strict=True):
+        if stated != shown:
+            yield f"total {name} is {stated}, but by the root's rows {shown}"
     in_leaves = sum(_listed(row.entry) for row in new.live.leaf_rows.values())
     live = len(new.live.rows) + in_leaves - sum(len(dead) for dead in new.live.dead.values())
     counted = totals.data_files + totals.vectors + totals.equality_deletes

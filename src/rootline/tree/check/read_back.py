@@ -14,6 +14,9 @@ Source: decision 0010.
 
 from __future__ import annotations
 
+from operator import attrgetter
+from typing import Final
+
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.table_definition import TableDefinition
@@ -49,8 +52,10 @@ def read_back_faults(old: TableState | None, applied: Applied) -> list[str]:
 
 def _rare(root: Root) -> tuple[object, ...]:
     """The parts of a root that most commits do not change. If they differ from the parent's, the root is read back."""
-    carried = [getattr(root.header, part.name) for part in CARRIED_PARTS]
-    return root.codec.schema_json, carried, [kind.named_in(root.header) for kind in PAGE_KINDS]
+    return root.codec.schema_json, _CARRIED_IN(root.header), [kind.named_in(root.header) for kind in PAGE_KINDS]
+
+
+_CARRIED_IN: Final = attrgetter(*(part.name for part in CARRIED_PARTS))
 
 
 def _faults_of_definition(body: bytes, meant: TableDefinition) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Final
 from pyroaring import BitMap
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.root_header import Operation, RootHeader
 from rootline.tree.draft.summary import CONVERTED_DELETES, JOINED_VECTORS, REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
@@ -63,7 +63,24 @@ def states_rewrites(summary: Mapping[str, str]) -> bool:
     return any(key in summary for key in (REPLACED_FILES, REWRITTEN_FILES, CONVERTED_DELETES, JOINED_VECTORS))
 
 
-def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader, *, is_exact: bool) -> Iterator[str]:
+def faults_of_operation(operation: Operation, added: Set[ContentType], removed: Set[ContentType]) -> Iterator[str]:
+    """The rule that a snapshot's operation breaks, as a sentence. `added` and `removed`: the types of the entries that
+    its root adds and removes, rewritten ones excepted. An `overwrite` may do anything.
+    """
+    is_false = {
+        Operation.APPEND: bool(removed or added - {ContentType.DATA}),
+        Operation.DELETE: ContentType.DATA in added,
+        Operation.REPLACE: bool(added or removed),
+        Operation.OVERWRITE: False,
+    }
+    if is_false[operation]:
+        shown = [", ".join(sorted(each.name for each in types)) or "nothing" for types in (added, removed)]
+        yield f"its operation is {operation.value}, but it adds {shown[0]} and removes {shown[1]}"
+
+
+def faults_of_rewrites(
+    found: Rewrites, old: RootHeader | None, new: RootHeader, *, is_exact: bool, is_own: bool
+) -> Iterator[str]:
     """The rules that a root's rewrites break, as sentences.
 
     Args:
@@ -71,7 +88,13 @@ def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader,
         old: the header of the version before.
         new: the root's header.
         is_exact: whether only vectors can have deleted rows of the replaced files.
+        is_own: whether this version made the root. Until decision 0132 a rewrite could share its root with changes of
+            rows, and such a root is an `overwrite`.
     """
+    operation = new.snapshot.operation
+    expected = (Operation.REPLACE,) if is_own else (Operation.REPLACE, Operation.OVERWRITE)
+    if found.removed_tally.data_files and operation not in expected:
+        yield f"it rewrites data files, but its operation is {operation.value}"
     first, last = 0 if old is None else old.snapshot.sequence_number, new.snapshot.sequence_number
     lowest = 0 if old is None else old.row_ids.next
     summary = new.snapshot.summary
@@ -138,7 +161,7 @@ def _added(old: TableState, new: TableState) -> Iterator[ContentEntry]:
             continue
         for row in block.rows:
             entry, info = row.entry, row.entry.version_info
-            if entry.content_type > ContentType.EQUALITY_DELETE or info.snapshot_id != snapshot:
+            if info.snapshot_id != snapshot or entry.content_type > ContentType.EQUALITY_DELETE:
                 continue
             is_own = info.status is Status.DELETED and (info.file_sequence_number or 0) > first
             if info.status is Status.EXISTING or is_own:

@@ -35,7 +35,7 @@ coordinator must give the same reason. Four facts explain the order:
   intent takes the general rules, which give the reasons.
 * Files are compared with removed and condemned ones when the whole change is known.
 
-Source: protocol page, section 2. Definitions page, section 2. Decision 0067.
+Source: protocol page, section 2. Definitions page, section 2. Decisions 0067 and 0132.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import verdicts
 from rootline.tree.commit.arrival_rules import check_arrival, was_committed_before
 from rootline.tree.draft.batch import NO_NEEDS, FetchedObjects, Needs, Record
-from rootline.tree.draft.change import Beginning, Change
+from rootline.tree.draft.change import CHANGES_OF_ROWS, Beginning, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.append import fast_append_row
@@ -86,6 +86,8 @@ _AFTER_DROP: Final = frozenset((IntentKind.RESTORE, IntentKind.EXPIRE, IntentKin
 """Kinds that wait for the next root if this root drops or purges the table. Kinds that create a table wait too."""
 _AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.DROP_VIEW))
 """Kinds that wait for the next root if this root creates or restores the table. `purge` always waits."""
+_BESIDE_REWRITES: Final = MAINTENANCE_KINDS | {IntentKind.REWRITE}
+"""Kinds that may share a root with a rewrite of data files. All others wait for the next root."""
 
 
 class Duplicate(NamedTuple):
@@ -266,18 +268,24 @@ class Decisions:
         self.redefined: Redefinition | None = None
         self.change: Row | Change | Beginning | None = None
         self._was_tombstone = parent is not None and parent.header.is_tombstone
-        self._has_committed = False
+        self._has_committed = self._has_rewritten = False
 
     def ends_before(self, record: Record) -> bool:
         """Whether `record` must wait for the next root.
 
         One root creates, drops or restores the table of its name at most once. A new or purged table contains nothing
         of the earlier intents in its root: they would be committed without a trace.
+
+        A rewrite shares its root with no change of rows, so that the root is a `replace` for Iceberg's clients.
         """
         draft = self.draft
         if draft is None or not self._has_committed or record.refusal is not None:
             return False
         kind, is_tombstone = record.intent.kind, draft.is_tombstone
+        if self._has_rewritten and kind not in _BESIDE_REWRITES:
+            return True
+        if kind is IntentKind.REWRITE and (draft.is_first or draft.effect & CHANGES_OF_ROWS):
+            return True
         if kind is IntentKind.PURGE or (is_tombstone and kind in BEGINNING_KINDS):
             return True
         if kind not in (_AFTER_DROP if is_tombstone else _AFTER_CREATE):
@@ -347,6 +355,8 @@ class Decisions:
     def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:
         intent = record.intent
         self._has_committed = True
+        if intent.kind is IntentKind.REWRITE:
+            self._has_rewritten = True
         self.summary.update(intent.summary)
         self.outcomes.committed(record.position, number)
         if intent.writer_id is not None and intent.writer_sequence is not None:

@@ -11,8 +11,9 @@ Source: protocol page, section 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from rootline.schemas.content_entry import quick
 from rootline.schemas.identifiers import Acknowledged, SequenceNumber, mark_of
 from rootline.schemas.parts.ledger import LEDGER
 from rootline.schemas.parts.locations import LOCATIONS
@@ -31,6 +32,9 @@ from rootline.tree.parts.part_rules import Advance
 from rootline.tree.parts.part_table import advanced_parts
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT
 from rootline.tree.state.table_state import PendingObject, TablePages, TableState
+
+_snapshot: Final = quick(Snapshot)
+_root_header: Final = quick(RootHeader)
 
 
 class NextHeader(NamedTuple):
@@ -63,7 +67,7 @@ def next_header(
     if before is not None and sequence_number == before.snapshot.sequence_number:
         sequence_number = SequenceNumber(sequence_number + 1)
     totals = draft.totals
-    snapshot = Snapshot(
+    snapshot = _snapshot(
         snapshot_id=draft.snapshot_id,
         parent_id=None if earlier_snapshot is None or is_another else earlier_snapshot.snapshot_id,
         sequence_number=sequence_number,
@@ -101,7 +105,7 @@ def next_header(
         REMOVALS.name: draft.removals,
         ROW_IDS.name: draft.next_row_id,
     }
-    header = RootHeader(
+    header = _root_header(
         table=decisions.table,
         table_uuid=draft.definition.table_uuid,
         version=draft.version,

@@ -41,6 +41,7 @@ from rootline.schemas.content_entry import (
     FileFormat,
     Status,
     VersionInfo,
+    quick,
     unchecked_version_info,
 )
 from rootline.schemas.root_header import RootHeader
@@ -52,6 +53,7 @@ from rootline.tree.state.table_state import NO_PAGES, TablePages, TableState
 BLOCK_ROWS_MAX: Final = 256
 BLOCK_BYTES_MAX: Final = 64 * 1024
 """Bytes of a block before compression."""
+_live_index: Final = quick(LiveIndex)
 _Value = TypeVar("_Value")
 
 
@@ -365,7 +367,7 @@ def advanced_index(
     dropped = draft.in_leaves.dropped
     lookups = _without(before.lookups, dropped)
     lookups.update((location, incoming.lookup) for location, incoming in draft.in_leaves.incoming.items())
-    index = LiveIndex(
+    index = _live_index(
         before.rows.copy(),
         before.vectors.copy(),
         before.equality_deletes.copy(),

@@ -39,6 +39,9 @@ class Effect(Flag):
     MAINTAINS = auto()
 
 
+CHANGES_OF_ROWS: Final = Effect.ADDS | Effect.REMOVES
+
+
 @dataclass(frozen=True, slots=True)
 class MergedVector:
     """A vector that the coordinator writes. `entry` has no place until the batch's Puffin file is encoded."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.root_header import Operation, Totals
-from rootline.tree.draft.change import Effect
+from rootline.tree.draft.change import CHANGES_OF_ROWS, Effect
 from rootline.tree.state.totals import Tally
 
 USER_SUMMARY_CHARS_MAX: Final = 4_096
@@ -27,20 +27,21 @@ CONVERTED_DELETES: Final = "rootline.converted-equality-deletes"
 """Key of a snapshot's summary: equality deletes that became vectors. They are in no other count."""
 JOINED_VECTORS: Final = "rootline.joined-vectors"
 """Key of a snapshot's summary: vectors of data files that moved unchanged into a Puffin file with others."""
+_OPERATIONS: Final[Mapping[Effect, Operation]] = {
+    Effect.NOTHING: Operation.REPLACE,
+    Effect.ADDS: Operation.APPEND,
+    Effect.REMOVES: Operation.DELETE,
+    CHANGES_OF_ROWS: Operation.OVERWRITE,
+}
 _RESERVED: Final = ("added-", "removed-", "deleted-", "total-", "changed-partition-count", "operation", "rootline.")
 
 
 def operation_of(effect: Effect) -> Operation:
-    """The operation: `append` or `delete` if all intents add or remove, `replace` for maintenance or nothing, or
-    `overwrite`.
+    """The operation: `append`, `delete` or `overwrite` by the changes of rows alone, `replace` if there is none.
+
+    Maintenance in the same root changes no row and no data file, so a reader of changes may ignore it (decision 0132).
     """
-    if effect is Effect.ADDS:
-        return Operation.APPEND
-    if effect is Effect.REMOVES:
-        return Operation.DELETE
-    if effect in (Effect.MAINTAINS, Effect.NOTHING):
-        return Operation.REPLACE
-    return Operation.OVERWRITE
+    return _OPERATIONS[effect & CHANGES_OF_ROWS]
 
 
 def check_user_summary(summary: Mapping[str, str]) -> None:

@@ -27,6 +27,8 @@ def _summary(before: Mapping[str, int] | None, after: Mapping[str, int], _facts:
 def tag_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """Violations in a root's tags, compared with the root before it, as sentences."""
     stated = after.snapshot.summary.get(CHANGED_TAGS, "")
+    if after.tags is before.tags and not stated:
+        return  # as after most commits
     changed = changed_tags(before.tags, after.tags)
     if changed != stated:
         yield f"the changed tags are {changed!r}, but its summary states {stated!r}"

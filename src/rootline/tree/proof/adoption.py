@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -61,6 +61,7 @@ __all__ = [
     "check_adopted_location",
     "check_named",
     "encode_adopted",
+    "excess_of_leaves",
     "fault_across",
     "fault_of_leaf",
     "faults_of_first",
@@ -401,17 +402,25 @@ def _fault_of_rows(root: Root, definition: TableDefinition) -> str | None:
     vectors = {entry.location for entry in rows if entry.content_type is ContentType.MANIFEST_DV}
     if len(leaves) + len(vectors) != len(rows) or not vectors <= leaves.keys():
         return "it has rows other than distinct leaves and at most one vector for each"
-    size = sum(entry.file_size_in_bytes or 0 for entry in leaves.values())
-    count = sum(entry.record_count for entry in leaves.values())
-    if len(leaves) > LEAVES_MAX or size > LEAVES_BYTES_MAX or count > ENTRIES_MAX:
-        found = f"{len(leaves)} manifests of {size} bytes with {count} entries"
-        allowed = f"{LEAVES_MAX}, {LEAVES_BYTES_MAX} and {ENTRIES_MAX}"
-        return f"it has {found}, {allowed} are allowed: rewrite the manifests or expire snapshots with Iceberg first"
+    too_much = excess_of_leaves(leaves.values())
+    if too_much is not None:
+        return too_much
     if root.header.snapshot.snapshot_id == NO_SNAPSHOT and rows:
         return "it has rows, but the Iceberg table has no snapshot"
     return next(
         (f"{entry.location}: {fault}" for entry in rows for fault in _row_faults(entry, root, definition)), None
     )
+
+
+def excess_of_leaves(leaves: Collection[ContentEntry]) -> str | None:
+    """The reason why an adopted table has too many leaves or too long ones, or `None`. No leaf is read for it."""
+    size = sum(entry.file_size_in_bytes or 0 for entry in leaves)
+    count = sum(entry.record_count for entry in leaves)
+    if len(leaves) <= LEAVES_MAX and size <= LEAVES_BYTES_MAX and count <= ENTRIES_MAX:
+        return None
+    found = f"{len(leaves)} manifests of {size} bytes with {count} entries"
+    allowed = f"{LEAVES_MAX}, {LEAVES_BYTES_MAX} and {ENTRIES_MAX}"
+    return f"it has {found}, {allowed} are allowed: rewrite the manifests or expire snapshots with Iceberg first"
 
 
 def _row_faults(entry: ContentEntry, root: Root, definition: TableDefinition) -> Iterable[str]:

@@ -20,9 +20,10 @@ are Python's, which are valid in one process only, and are never stored.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -34,6 +35,7 @@ from rootline.schemas.bytes.leaf import Leaf, LeafContent, place_key
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat, Status
 
 Hashes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+_STRINGS_AT_ONCE: Final = 2_048
 _DATA_COLUMNS: Final = ["location", "version_info.status"]
 _DELETE_COLUMNS: Final = ["content_type", "location", "file_format", "deletion_vector.offset", "referenced_file"]
 
@@ -65,10 +67,10 @@ class HashedKeys:
 
     __slots__ = ("_ordinals", "hashes")
 
-    def __init__(self, keys: Sequence[Hashable], ordinals: Sequence[int] | None = None) -> None:
+    def __init__(self, keys: Iterable[Hashable], ordinals: Sequence[int] | None = None) -> None:
         """Index the `keys` of the entries at `ordinals`, by default 0, 1, 2 and so on."""
         found = hashes_of(keys)
-        order = np.argsort(found, kind="stable")
+        order = np.argsort(found)
         self.hashes: Final = found[order]
         places = order if ordinals is None else np.asarray(ordinals, np.int64)[order]
         self._ordinals = places.astype(np.uint32)
@@ -77,8 +79,7 @@ class HashedKeys:
         """The ordinals whose key has the hash of `key`, ascending. Very rarely one has another key."""
         wanted = np.int64(hash(key))
         start, stop = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
-        found: list[int] = self._ordinals[start:stop].tolist()
-        return found
+        return sorted(self._ordinals[start:stop].tolist())
 
 
 def hashes_of(keys: Iterable[Hashable]) -> Hashes:
@@ -132,9 +133,15 @@ def _data_places(leaf: Leaf) -> HashedKeys:
     alive = live_mask(columns)
     locations = columns.column("location")
     if alive.null_count == 0 and pc.all(alive).as_py() is True:
-        return HashedKeys(locations.to_pylist())
+        return HashedKeys(_strings(locations))
     ordinals = pc.indices_nonzero(alive)
-    return HashedKeys(locations.take(ordinals).to_pylist(), ordinals.to_pylist())
+    return HashedKeys(_strings(locations.take(ordinals)), ordinals.to_pylist())
+
+
+def _strings(column: pa.ChunkedArray) -> Iterator[str]:
+    """The strings of a column. Only a few exist at a time, which the processor's cache has room for."""
+    starts = range(0, len(column), _STRINGS_AT_ONCE)
+    return chain.from_iterable(column.slice(start, _STRINGS_AT_ONCE).to_numpy() for start in starts)
 
 
 def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
@@ -160,6 +167,7 @@ class LeafLookup:
 
     def __init__(self, leaf: Leaf) -> None:
         self.leaf = leaf
+        self._keys: LeafKeys | None = None
 
     @property
     def location(self) -> str:
@@ -170,10 +178,12 @@ class LeafLookup:
         """Whether the leaf can contain entries of this type."""
         return (content_type is ContentType.DATA) == (self.leaf.content is LeafContent.DATA)
 
-    @cached_property
+    @property
     def keys(self) -> LeafKeys:
-        """The compact keys, for finding one entry among many leaves."""
-        return LeafKeys(self.leaf)
+        """The compact keys, for finding one entry among many leaves. Any thread may make them."""
+        if self._keys is None:  # a `cached_property` has one lock for all leaves before Python 3.12
+            self._keys = LeafKeys(self.leaf)
+        return self._keys
 
     def ordinal_of(self, place: EntryPlace) -> int | None:
         """The ordinal of the entry at `place`, dead or not, or `None`.

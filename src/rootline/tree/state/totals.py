@@ -8,6 +8,7 @@ Invariants: Subtracting an added entry restores the earlier numbers. `rows` incl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import sub
 from typing import Final
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, quick
@@ -62,6 +63,19 @@ class Tally:
         for own, others in zip(self._columns, other._columns, strict=True):
             own[:] = [number + times * more for number, more in zip(own, others, strict=True)]
 
+    def minus(self, other: Tally) -> tuple[list[int], list[int], list[int]]:
+        """The differences from `other` in entries, records and sizes, each by content type."""
+        return (
+            list(map(sub, self._entries, other._entries)),
+            list(map(sub, self._records, other._records)),
+            list(map(sub, self.sizes, other.sizes)),
+        )
+
+    @property
+    def types(self) -> set[ContentType]:
+        """The content types of which there are entries."""
+        return {content_type for content_type in ContentType if self._entries[content_type]}
+
     @property
     def data_files(self) -> int:
         """The number of data files."""
@@ -115,15 +129,16 @@ class Tally:
 
 def totals_after(before: Totals, added: Tally, removed: Tally) -> Totals:
     """The totals after `added` is added to `before` and `removed` is subtracted."""
+    (files, vectors, deletes, data_leaves, delete_leaves, _), (rows, deleted, *_), (size, *_) = added.minus(removed)
     return _totals(
-        before.data_files + added.data_files - removed.data_files,
-        before.vectors + added.vectors - removed.vectors,
-        before.equality_deletes + added.equality_deletes - removed.equality_deletes,
-        before.data_manifests + added.data_manifests - removed.data_manifests,
-        before.delete_manifests + added.delete_manifests - removed.delete_manifests,
-        before.rows + added.rows - removed.rows,
-        before.deleted_rows + added.deleted_rows - removed.deleted_rows,
-        before.data_bytes + added.data_bytes - removed.data_bytes,
+        before.data_files + files,
+        before.vectors + vectors,
+        before.equality_deletes + deletes,
+        before.data_manifests + data_leaves,
+        before.delete_manifests + delete_leaves,
+        before.rows + rows,
+        before.deleted_rows + deleted,
+        before.data_bytes + size,
     )
 
 

@@ -7,16 +7,21 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import cramjam
 import fastavro
 import pytest
 
-from rootline.schemas.bytes import foreign_avro
-from rootline.schemas.bytes import foreign_avro as iceberg_avro
 from rootline.schemas.bytes.avro_encoding import encode_block, encode_container, encode_long
-from rootline.schemas.bytes.foreign_avro import BROKEN, ForeignAvro, read_avro
+from rootline.schemas.bytes.foreign_avro import (
+    BROKEN,
+    DATA_FILE_LIMITS,
+    MANIFEST_LIMITS,
+    ForeignAvro,
+    read_avro,
+)
 from rootline.schemas.errors import Corrupt
 
 SYNC = bytes(16)
@@ -72,22 +77,24 @@ def test_files_of_each_codec_are_read(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", PACK)
-def test_a_block_is_not_decompressed_beyond_its_limit(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_is_not_decompressed_beyond_its_limit(codec: str) -> None:
     packed = PACK[codec](encode_long(3 << 20) + bytes(3 << 20))
     body = container(record("bytes"), codec.encode(), (1, packed), (1, packed))
     assert len(read_avro(body, name="f").records) == 2
-    monkeypatch.setattr(iceberg_avro, "FILE_BYTES_MAX", 4 << 20)
-    with pytest.raises(Corrupt, match="its blocks take more than 4194304 bytes"):
-        read_avro(body, name="f")
-    monkeypatch.setattr(foreign_avro, "BLOCK_BYTES_MAX", 2 << 20)
-    with pytest.raises(BROKEN, match=r"more than 2097152 bytes|states 3145732 bytes"):
-        list(ForeignAvro.of(body).blocks())
+    in_all = replace(MANIFEST_LIMITS, plain_bytes=4 << 20)
+    with pytest.raises(Corrupt, match=r"f: .*more than 4194304 bytes|f: .*3145732 bytes, 1048572 are allowed"):
+        read_avro(body, name="f", limits=in_all)
+    of_block = replace(DATA_FILE_LIMITS, block_bytes=2 << 20)
+    with pytest.raises(BROKEN, match=r"more than 2097152 bytes|3145732 bytes, 2097152 are allowed"):
+        list(ForeignAvro.of(body, of_block).blocks())
 
 
 def test_snappy_that_states_more_than_its_bytes_can_hold_reserves_nothing() -> None:
     body = container(record("bytes"), b"snappy", (1, b"\xff\xff\xff\x3f" + bytes(20)))
     with pytest.raises(Corrupt, match="a block of 24 bytes states 134217727 bytes"):
         read_avro(body, name="f")
+    with pytest.raises(Corrupt, match="a block decompresses to 134217727 bytes, 1000 are allowed"):
+        read_avro(body, name="f", limits=replace(MANIFEST_LIMITS, block_bytes=1000))
 
 
 def test_values_that_take_no_bytes_are_refused_however_they_are_nested() -> None:

@@ -160,18 +160,19 @@ public final class Driver {
       found.initialize("bench", properties);
       return found;
     }
+    properties.putAll(database());
+    JdbcCatalog found = new JdbcCatalog();
+    found.initialize(text("options", "schema"), properties);
+    return found;
+  }
+
+  private Map<String, String> database() {
     Map<String, String> words = new HashMap<>();
     for (String word : text("options", "database").split(" ")) {
       words.put(word.split("=")[0], word.split("=")[1]);
     }
-    properties.put(
-        CatalogProperties.URI,
-        String.format("jdbc:postgresql://%s:%s/%s", words.get("host"), words.get("port"), words.get("dbname")));
-    properties.put("jdbc.user", words.get("user"));
-    properties.put("jdbc.schema-version", "V1");
-    JdbcCatalog found = new JdbcCatalog();
-    found.initialize(text("options", "schema"), properties);
-    return found;
+    String address = String.format("jdbc:postgresql://%s:%s/%s", words.get("host"), words.get("port"), words.get("dbname"));
+    return Map.of(CatalogProperties.URI, address, "jdbc.user", words.get("user"), "jdbc.schema-version", "V1");
   }
 
   private Map<String, String> storage() {
@@ -197,7 +198,9 @@ public final class Driver {
             "-cp",
             System.getProperty("peers.server"),
             "org.apache.iceberg.rest.RESTCatalogServer");
-    storage().forEach((name, value) -> builder.environment().put(variable(name), value));
+    Map<String, String> properties = storage();
+    properties.putAll(database());
+    properties.forEach((name, value) -> builder.environment().put(variable(name), value));
     builder.environment().put("CATALOG_REST_PORT", Integer.toString(port));
     builder.redirectErrorStream(true).redirectOutput(new File(place.get("folder").asText(), "rest.err"));
     server = builder.start();
