@@ -31,6 +31,7 @@ EXTRAS_OF = {
     "rootline.cli.service_process": ("otel",),
     "rootline.client.scan": ("pandas", "polars"),
     "rootline.coordinator.http": ("server",),
+    "rootline.rest": ("server",),
     "rootline.workers.server": ("server",),
     "rootline.demo": ("demo",),
     "rootline.spark": ("spark",),

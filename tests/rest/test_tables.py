@@ -279,7 +279,7 @@ def test_requirements_that_hold_let_a_commit_pass(catalog: WritingCatalog, table
         ({"action": "set-properties", "updates": {"uuid": "x"}}, "uuid is a fact of the table"),
         ({"action": "set-properties", "updates": {"a": 1}}, "updates must map names to strings"),
         ({"action": "set-properties", "updates": {"rootline.export.format": "9"}}, "it must be 2 or 3"),
-        ({"action": "set-current-schema", "schema-id": 7}, "current-schema-id 7 is not the id of a schema"),
+        ({"action": "set-current-schema", "schema-id": 7}, "schema id 7 does not exist"),
         ({"action": "set-default-spec", "spec-id": -1}, "no partition spec was added"),
         ({"action": "add-schema", "schema": {"type": "struct", "fields": [{"id": 1}]}}, "add-schema"),
         ({"action": "add-schema"}, "'schema' is missing"),

@@ -11,7 +11,6 @@ Source: the Iceberg REST specification, `TableRequirement` and `TableUpdate`, do
 
 from __future__ import annotations
 
-import copy
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +20,12 @@ from typing import Any, Final
 
 from rootline.catalog.export_keys import FORMAT, FormatVersion
 from rootline.catalog.exported_definition import ExportedDefinition
+from rootline.catalog.planned_changes import own_changes
 from rootline.catalog.rest.responses import bad_request
 from rootline.catalog.table_metadata import DIGEST, TABLE, VERSION
 from rootline.maintenance.limits import EXPIRE, SWEEP_PROPERTY
 from rootline.rest.bodies import TableToCreate, Updates
 from rootline.rest.refusals import requirement_failed
-from rootline.schemas.default_values import json_fields
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.schema_rules import given_schema_of_json, schema_fault
 from rootline.schemas.table_definition import TableDefinition
@@ -116,9 +115,10 @@ class ShownTable:
     format_version: FormatVersion
     location: str
 
-    def stated(self) -> Mapping[str, Any]:
-        """The members of its metadata that describe it. Raises `Invalid` (`export-unsupported`)."""
-        return ExportedDefinition.of(self.definition, self.format_version).metadata()
+    @property
+    def exported(self) -> ExportedDefinition:
+        """Its definition in the form for clients. Raises `Invalid` (`export-unsupported`)."""
+        return ExportedDefinition.of(self.definition, self.format_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class TableCommit:
         Raises:
             Refusal: one is not met.
         """
-        stated = shown.stated()
+        stated = shown.exported.metadata()
         for each in self.requirements:
             kind = each["type"]
             if kind == _UUID and each["uuid"].lower() != str(shown.definition.table_uuid):
@@ -181,8 +181,6 @@ class TableCommit:
         if not self.is_replace:  # like a create, it may name a location, and stays in the catalog's
             self.check_location(table, shown.location)
         made = list(self.definitions)
-        if shown.format_version is FormatVersion.V2:  # whose metadata does not show them
-            made = [_with_write_defaults(each, shown.definition) for each in made]
         wanted = self.format_version or shown.format_version
         if wanted < shown.format_version:
             raise bad_request(
@@ -194,7 +192,8 @@ class TableCommit:
         changes = parsed_changes(made)
         if changes is None:
             return None
-        return DefinitionChanges(digest if self._needs_definition else None, changes.changes)
+        planned = DefinitionChanges(digest if self._needs_definition else None, changes.changes)
+        return planned if self.is_replace else own_changes(planned, shown.exported)
 
     def check_location(self, table: TableName, location: str) -> None:
         """Check that no update moves the table away from `location`. Raises `Refusal`."""
@@ -380,19 +379,6 @@ def _cleaned(table: TableName, action: str, body: Update) -> Update:
     if action == "remove-properties" and isinstance(names := body.get("removals", body.get("removed")), list):
         return {"action": action, "removals": names}
     return {**body, "action": action}
-
-
-def _with_write_defaults(update: Update, definition: TableDefinition) -> Update:
-    """An `add-schema` that keeps the write defaults of the table's columns. Other updates are unchanged."""
-    if update["action"] != "add-schema":
-        return update
-    known = json.loads(definition.schema.model_dump_json())
-    kept = {each["id"]: each["write-default"] for _, each in json_fields(known) if "write-default" in each}
-    schema = copy.deepcopy(update.get("schema"))
-    for _, each in json_fields(schema):
-        if type(each.get("id")) is int and each["id"] in kept:
-            each.setdefault("write-default", kept[each["id"]])
-    return {**update, "schema": schema}
 
 
 def _with_fresh_ids(table: TableName, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[int, int]]:

@@ -150,7 +150,7 @@ async def test_a_served_catalog_lives_on_a_thread_and_a_loop_of_its_own(tmp_path
     async def where() -> tuple[threading.Thread, asyncio.AbstractEventLoop]:
         return threading.current_thread(), asyncio.get_running_loop()
 
-    async with open_catalog(str(tmp_path), CatalogSettings(), CollectorRegistry()) as served:
+    async with open_catalog(str(tmp_path), None, "127.0.0.1", CatalogSettings(), CollectorRegistry()) as served:
         thread, loop = await served.carry(where())
         assert thread is not threading.current_thread()
         assert loop is not asyncio.get_running_loop()
@@ -197,7 +197,7 @@ async def test_a_fault_of_our_own_is_a_500_that_tells_nothing_of_the_inside() ->
 async def test_an_object_that_is_missing_is_told_as_damage() -> None:
     async with tables() as store:
         catalog = catalog_of(store)
-        with pytest.raises(Refusal, match=r"x\.y does not exist"):
+        with pytest.raises(Refusal, match=r"Table does not exist: x\.y"):
             await catalog.table_exists("x", "y")
 
         async def missing(operation: str, key: str) -> None:
