@@ -2,7 +2,7 @@
 
 Owns: the table of codes, Iceberg's words for names that are missing or taken. Does not own: the body of an error
 (`rootline.catalog.rest.responses`), codes and their explanations.
-Invariants: the status says what a client may delete. It deletes what it wrote after a 4xx, so a 4xx is only given if
+Invariants: the status decides what a client deletes. It deletes what it wrote after a 4xx, so a 4xx is only given if
 nothing of the request was committed, and never will be. A request whose intent was published and has no verdict is a
 504. A code that the table does not name has the status of its category.
 
@@ -89,5 +89,5 @@ def table_exists(name: str) -> Refusal:
 
 
 def requirement_failed(reason: str) -> Refusal:
-    """The error for a requirement that does not hold. Clients load the table again, and decide again."""
+    """The error for a requirement that does not hold. Clients reload the table and decide anew."""
     return Refusal(*_COMMIT_FAILED[:2], f"Requirement failed: {reason}")

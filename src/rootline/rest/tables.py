@@ -101,9 +101,16 @@ async def drop(writing: Writing, namespace: str, name: str, *, is_purge: bool) -
 
 async def rename(writing: Writing, asked: Renaming) -> None:
     """Refuse to rename a table, with the reason that an engine expects."""
-    source = _named(*_parts(asked.source))
+    source, destination = _named(*_parts(asked.source)), ".".join(_parts(asked.destination))
     await _head(writing, source)
-    await _free_name(writing, *_parts(asked.destination))
+    try:
+        await _free_name(writing, *_parts(asked.destination))
+    except Refusal as refusal:
+        if refusal.status == 409:
+            what = "View" if await _state(writing, table_name(destination)) is NameState.VIEW else "Table"
+            words = f"Cannot rename {source} to {destination}. {what} already exists"
+            raise Refusal(refusal.status, refusal.kind, words) from None
+        raise
     raise Refusal(
         406,
         "UnsupportedOperationException",

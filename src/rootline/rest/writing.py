@@ -1,4 +1,4 @@
-"""What every writing request uses: the open lake, the catalog that answers, and the deadline of a verdict.
+"""The parts that every writing request uses: the open lake, the catalog that answers, the deadline of a verdict.
 
 Owns: these parts. Does not own: opening the lake (`rootline.cli`), requests (`namespaces`, `tables`, `views`).
 Invariants: all of them run on the catalog's event loop. A request without a verdict in time is an unknown outcome, and
