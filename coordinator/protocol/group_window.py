@@ -5,9 +5,9 @@ Invariants: A lone writer never waits. A batch is never open longer than its lim
 
 Theory. Writers in a closed loop publish their next intent after the verdict on the last one. If the next batch closed
 immediately, it would take the fast writers only. The others would form a second group, and the two groups would
-alternate forever at half the throughput. So after a root, the next batch stays open until the writers of that root
-wait again, in addition to those that wait already, but no longer than a quarter of the duration of a PUT. A writer with
-several intents in flight waits already, and its batch never stays open for it.
+alternate forever at half the throughput. So after a root, the next batch stays open until the writers of that root have
+sent their next intents, but no longer than a quarter of the duration of a PUT. A writer with several intents in flight
+waits already, and no batch stays open for it.
 """
 
 from __future__ import annotations

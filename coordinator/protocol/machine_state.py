@@ -172,8 +172,8 @@ AtPhase = (
 class Next:
     """Choose what follows.
 
-    `awaited`: the number of intents in the root that was just confirmed, without those of writers that already wait
-    with another intent.
+    `awaited`: the number of intents in the root that was just confirmed. Intents of writers that already wait with
+    another one do not count.
     """
 
     kind: ClassVar[Decision] = Decision.NEXT
