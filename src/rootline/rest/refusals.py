@@ -89,5 +89,5 @@ def table_exists(name: str) -> Refusal:
 
 
 def requirement_failed(reason: str) -> Refusal:
-    """The error for a requirement that does not hold. Clients reload the table and decide anew."""
+    """The error for a requirement that is not met. Clients reload the table and decide anew."""
     return Refusal(*_COMMIT_FAILED[:2], f"Requirement failed: {reason}")
