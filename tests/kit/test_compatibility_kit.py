@@ -21,8 +21,6 @@ CLIENT = {
 }
 TESTS = 157
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
-
 
 def listed(outcome: Outcome) -> set[tuple[str, str]]:
     """The tests that `expected.toml` lists with this outcome, by class and method."""
@@ -50,12 +48,16 @@ def check(tests: list[KitTest]) -> None:
         assert wanted - set(found) == set(), f"expected.toml lists them as {outcome}: remove them"
 
 
+@pytest.mark.services
+@pytest.mark.slow
 def test_the_kit_passes_on_a_folder(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with running("up", "--root", str(lake), "--http-port", "0", output=tmp_path / "up.log") as service:
         check(run_kit({"uri": service.url, **CLIENT}, tmp_path))
 
 
+@pytest.mark.services
+@pytest.mark.slow
 def test_the_kit_passes_on_s3(tmp_path: Path, s3_service: S3Service) -> None:
     warehouse = f"s3://{s3_service.bucket}/kit"
     words = ("up", "--warehouse", warehouse, "--log", f"sqlite://{tmp_path}/log", "--http-port", "0")
@@ -64,6 +66,7 @@ def test_the_kit_passes_on_s3(tmp_path: Path, s3_service: S3Service) -> None:
 
 
 def test_every_test_that_does_not_pass_is_on_the_page_for_users() -> None:
-    page = PAGE.read_text()
-    missing = [name for _, name in listed(Outcome.FAILED) if f"`{name}`" not in page]
-    assert missing == []
+    page, failed, skipped = PAGE.read_text(), listed(Outcome.FAILED), listed(Outcome.SKIPPED)
+    assert [name for _, name in failed if f"`{name}`" not in page] == []
+    assert f"{TESTS - len(failed) - len(skipped)} pass, {len(skipped)} are skipped" in page
+    assert f"and {len(failed)} fail:" in page
