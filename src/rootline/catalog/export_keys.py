@@ -54,8 +54,10 @@ def snapshots_of(properties: Mapping[str, str]) -> int:
     return whole_number(properties, SNAPSHOTS, SNAPSHOTS_DEFAULT)
 
 
-ENCODING: Final = b"rootline export 1"
+ENCODING: Final = b"rootline export 2"
 """The prefix of every hash. It changes whenever the same inputs would produce different bytes."""
+ENCODINGS: Final = (ENCODING, b"rootline export 1")
+"""The encoding that exporters write, then those of older releases, whose exports are only read by sweeps and checks."""
 _DIGITS: Final = 16
 _METADATA_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.metadata\.json\Z")
 
@@ -68,6 +70,12 @@ class ExportFolder:
     format_version: FormatVersion
     base: str
     """`<warehouse>/<namespace>/<table>`, absolute and not percent-encoded."""
+    encoding: bytes = ENCODING
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether an older release wrote the exports in the folder. No exporter continues from them."""
+        return self.encoding != ENCODING
 
     @staticmethod
     def of(warehouse: str, table: TableName, format_version: FormatVersion) -> ExportFolder:
@@ -77,7 +85,7 @@ class ExportFolder:
     @property
     def relative(self) -> str:
         """The folder, relative to the table's. It ends in `/`."""
-        mark = hashlib.sha256(ENCODING + self.base.encode()).hexdigest()[:16]
+        mark = hashlib.sha256(self.encoding + self.base.encode()).hexdigest()[:16]
         return f"export/v{int(self.format_version)}/{mark}/"
 
     @property

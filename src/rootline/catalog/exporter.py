@@ -59,6 +59,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_kept, read_pages_of
 from rootline.storage.metadata.read_cache import PlanningReads, ReadCache
 from rootline.storage.metadata.root_reader import at_head, find_head, read_root
+from rootline.tree.check.replaced_files import replaces_files
 from rootline.tree.check.verdict_roots import may_record_verdicts_only, records_verdicts_only
 from rootline.tree.state.addressable import Addressable, check_is_table
 
@@ -199,7 +200,9 @@ class ExportBuilder:
         definition = await self._definition_of(root)
         exported = ExportedDefinition.of(definition, format_version, read_by)
         writer = ManifestWriter(self._reads, self._cache, self._memory, exported)
-        names = await writer.write(root, self._index)
+        is_read = version > self._oldest and replaces_files(header)
+        before = await self._root_of(Version(version - 1)) if is_read else None
+        names = await writer.write(root, before, self._index)
         parent = await self._shown_below(version)
         parent_id = header.snapshot.parent_id if parent is None else self._id_of(parent)
         records = [self._index.manifests[name] for name in names]
