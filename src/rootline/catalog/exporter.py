@@ -1,13 +1,15 @@
 """A table's versions as Iceberg metadata, read from the store or made on demand.
 
-A version is *addressable* while the head still names it (`Addressable`). It is *shown* if it changed the table, and did
-not only record verdicts.
+A version is *addressable* while the head still names it (`Addressable`). It is *shown* by a metadata.json if it changed
+the table, and did not only record verdicts. It is a *snapshot* if it changed entries, and not only the definition, a
+tag or the name.
 
 Owns: the choice of version and format, one export at a time for each, the order of reads and writes, the versions that
 are shown to engines. Does not own: the manifests of one version (`manifest_writer`), the content of the metadata
 (`table_metadata`), the memory (`export_memory`), serving (`rootline.catalog.rest`).
 Invariants: concurrent callers for the same version share one export. A failure is not cached. A version that the head
-does not address is never exported, and one that only records verdicts is not shown. A manifest list is written after
+does not address is never exported, and one that only records verdicts is not shown. The current snapshot of an export
+is that of the newest version up to it that changed entries. A manifest list is written after
 everything that it names, and the metadata.json after all its lists: after a crash an object may be missing, but every
 existing object is correct.
 """
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.catalog.adoption_plan import NO_HISTORY
-from rootline.catalog.export_keys import FormatVersion, format_of
+from rootline.catalog.export_keys import FormatVersion, format_of, snapshots_of
 from rootline.catalog.export_memory import (
     TABLES_MAX,
     ExportCost,
@@ -45,7 +47,6 @@ from rootline.catalog.table_metadata import (
     read_metadata,
     snapshot_json,
     version_of_snapshot,
-    window_of,
 )
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
@@ -60,7 +61,13 @@ from rootline.storage.metadata.object_reader import read_kept, read_pages_of
 from rootline.storage.metadata.read_cache import PlanningReads, ReadCache
 from rootline.storage.metadata.root_reader import at_head, find_head, read_root
 from rootline.tree.check.replaced_files import replaces_files
-from rootline.tree.check.verdict_roots import may_record_verdicts_only, records_verdicts_only
+from rootline.tree.check.verdict_roots import (
+    begins_empty,
+    keeps_entries,
+    may_keep_entries,
+    may_record_verdicts_only,
+    records_verdicts_only,
+)
 from rootline.tree.state.addressable import Addressable, check_is_table
 
 __all__ = ["ExportCost", "ExportedTable", "FormatVersion", "TableExporter"]
@@ -83,10 +90,22 @@ async def shown_at(root: Root, oldest: Version, read: Callable[[Version], Awaita
 
 
 class ExportBuilder:
-    """Makes one export. `reads` counts requests and uses `cache`. `root`: the root of the exported version."""
+    """Makes one export.
+
+    `reads` counts requests and uses `cache`. `root`: the root of the exported version. `roots`: the roots that were
+    read.
+    """
+
+    _exported: ExportedDefinition
 
     def __init__(
-        self, reads: ObjectStore, cache: ReadCache, everything: ExportMemory, memory: TableMemory, root: Root
+        self,
+        reads: ObjectStore,
+        cache: ReadCache,
+        everything: ExportMemory,
+        memory: TableMemory,
+        root: Root,
+        roots: dict[Version, Root],
     ) -> None:
         self._reads = reads
         self._everything = everything
@@ -94,7 +113,7 @@ class ExportBuilder:
         self._memory = memory
         self._folder = memory.folder
         self._root = root
-        self._roots: dict[Version, Root] = {root.header.version: root}
+        self._roots = roots
         self._before = NO_HISTORY
         self._index = Index()
         self._oldest = Version(0)
@@ -111,29 +130,30 @@ class ExportBuilder:
         """
         header, memory = self._root.header, self._memory
         definition = await self._definition_of(self._root)
-        exported = ExportedDefinition.of(definition, self._folder.format_version)
-        window = window_of(header, definition)
-        self._oldest = window.oldest
+        self._exported = exported = ExportedDefinition.of(definition, self._folder.format_version)
+        self._oldest, tags = memory.readable_of(header)
         is_cold = bool(memory.salt) and memory.newest is None
-        follows = header.version > window.oldest
-        if is_cold or (follows and self._id_of(Version(header.version - 1)) not in memory.index.snapshots):
+        follows = header.version > self._oldest
+        if is_cold or (follows and (memory.newest is None or memory.newest < header.version - 1)):
             await memory.refresh(self._reads, header.table_uuid)
         if memory.converted is not None:
             memory.converted.used.clear()
         self._index = memory.index.copy()
-        newest = await self._newest_shown(window.count)
-        tagged = {tag: await self._shown_at(version) for tag, version in window.tags.items()}
+        newest = await self._newest_snapshots(snapshots_of(definition.properties))
+        named = {tag: await self._snapshot_at(version) for tag, version in tags.items()}
+        tagged = {tag: version for tag, version in named.items() if version is not None}
         wanted = {version: self._id_of(version) for version in sorted({*newest, *tagged.values()})}
         self._before = await memory.history(self._reads, definition)
         schema_ids = {version: await self._schema_id(version) for version in wanted}
         wanted = {version: wanted[version] for version, named in schema_ids.items() if exported.can_state(named)}
         tagged = {tag: version for tag, version in tagged.items() if version in wanted}
-        used = [schema_ids[version] for version in wanted]
+        used = [*(schema_ids[version] for version in wanted), definition.current_schema_id]
         stated = exported.metadata(used, has_history=bool(self._before.snapshots))
         self._index.state(stated_specs(stated))
-        names: list[str] = []
+        names: list[str] | None = None
         try:
             for version, snapshot_id in wanted.items():
+                names = None
                 if snapshot_id not in self._index.snapshots:
                     self._index.snapshots[snapshot_id], names = await self._snapshot(version, exported)
         except BaseException:
@@ -203,8 +223,10 @@ class ExportBuilder:
         is_read = version > self._oldest and replaces_files(header)
         before = await self._root_of(Version(version - 1)) if is_read else None
         names = await writer.write(root, before, self._index)
-        parent = await self._shown_below(version)
-        parent_id = header.snapshot.parent_id if parent is None else self._id_of(parent)
+        parent = await self._snapshot_below(version)
+        parent_id = None if parent is None else self._id_of(parent)
+        if version <= self._oldest:
+            parent_id = header.snapshot.parent_id
         records = [self._index.manifests[name] for name in names]
         body = await asyncio.to_thread(
             encode_manifest_list,
@@ -252,26 +274,51 @@ class ExportBuilder:
             return _first_row_id_of(root)
         return (await self._root_of(parent)).header.row_ids.next
 
-    async def _newest_shown(self, count: int) -> list[Version]:
-        found = [self._root.header.version]
-        while len(found) < count and (below := await self._shown_below(found[-1])) is not None:
+    async def _newest_snapshots(self, count: int) -> list[Version]:
+        found: list[Version] = []
+        below = await self._snapshot_at(self._root.header.version)
+        while below is not None and len(found) < count:
             found.append(below)
+            below = await self._snapshot_below(below)
         return found
 
-    async def _shown_below(self, version: Version) -> Version | None:
-        """The newest shown version before `version`, or `None` if no such version may be read."""
+    async def _snapshot_below(self, version: Version) -> Version | None:
+        """The newest snapshot before `version`, or `None` if no such version may be read."""
         if version <= self._oldest:
             return None
         known = self._index.snapshots.get(self._id_of(version))
-        named = None if known is None else known.get("parent-snapshot-id")
-        parent = None if named is None else self._index.snapshots.get(named)
-        return await self._shown_at(Version(version - 1)) if parent is None else version_of_snapshot(parent)
+        if known is not None and "parent-snapshot-id" not in known:
+            return None
+        parent = None if known is None else self._index.snapshots.get(known["parent-snapshot-id"])
+        return await self._snapshot_at(Version(version - 1)) if parent is None else version_of_snapshot(parent)
 
-    async def _shown_at(self, version: Version) -> Version:
-        if self._id_of(version) in self._index.snapshots:
+    async def _snapshot_at(self, version: Version) -> Version | None:
+        """The newest version up to `version` that changed entries, or `None` if the table never had any."""
+        for at in range(version, max(version - HIDDEN_MAX, self._oldest), -1):
+            if self._id_of(Version(at)) in self._index.snapshots:
+                return Version(at)
+            root = await self._root_of(Version(at))
+            if not may_keep_entries(root.header) or not await self._has_snapshot_of_parent(root):
+                return Version(at)
+        if version - HIDDEN_MAX > self._oldest:
             return version
-        shown = await shown_at(await self._root_of(version), self._oldest, self._root_of)
-        return shown.header.version
+        lowest = min(version, self._oldest)
+        is_known = self._id_of(lowest) in self._index.snapshots
+        return lowest if is_known or not begins_empty(await self._root_of(lowest)) else None
+
+    async def _has_snapshot_of_parent(self, root: Root) -> bool:
+        """Whether the snapshot of the version before is also that of `root`.
+
+        It must be readable: engines read no schema with a default in a struct, and `root` may have removed it.
+        """
+        parent = await self._root_of(Version(root.header.version - 1))
+        if not keeps_entries(parent, root):
+            return False
+        if parent.header.definition.digest == root.header.definition.digest:
+            return True
+        before, after = await self._definition_of(parent), await self._definition_of(root)
+        can_state = self._exported.can_state
+        return can_state(before.current_schema_id) or not can_state(after.current_schema_id)
 
     def _id_of(self, version: Version) -> SnapshotId:
         return snapshot_id_of(self._root.header.table_uuid, version)
@@ -353,7 +400,7 @@ class TableExporter:
         stored = memory.finished.get(version)
         if stored is None or (head is None and memory.is_out_of_date):
             stored = await self._shared(reads, memory, version, head)
-        shown = version_of_snapshot(stored.current)
+        shown = stored.version
         return ExportedTable(
             table=table,
             version=shown,
@@ -416,13 +463,17 @@ class TableExporter:
             root, newest = await self._root(reads, table, version, head)
             memory.meet(newest)
 
-            async def earlier(number: Version) -> Root:
-                return await read_root(reads, table, number, known=root)
+            roots = {root.header.version: root}
 
-            shown = await shown_at(root, root.header.versions.oldest, earlier)
+            async def earlier(number: Version) -> Root:
+                roots[number] = await read_root(reads, table, number, known=root)
+                return roots[number]
+
+            oldest, _ = memory.readable_of(root.header)
+            shown = await shown_at(root, oldest, earlier)
             stored = None if shown is root else await _stored(reads, memory, shown.header.version)
             if stored is None:
-                stored = await ExportBuilder(reads, self._cache, self._memory, memory, shown).build()
+                stored = await ExportBuilder(reads, self._cache, self._memory, memory, shown, roots).build()
             memory.keep(version, stored)
             self._keep(reads, root)
             return stored
