@@ -25,7 +25,7 @@ SHOWN = {"rootline.export.snapshots": "100"}
 
 def version_of(snapshot: Snapshot) -> int:
     assert snapshot.summary is not None
-    return int(snapshot.summary["rootline.version"])
+    return int(snapshot.summary["rootline.version"] or "")
 
 
 def operation_of(snapshot: Snapshot) -> str:

@@ -78,9 +78,10 @@ def test_snapshots_history_and_refs(seen: Served) -> None:
     listed = {header.snapshot.snapshot_id: header for header in seen.table.history(limit=100)}
     snapshots = seen.about("snapshots", "snapshot_id, parent_id, operation, summary")
     assert len(snapshots) >= 10
-    versions = [listed[int(str(row["snapshot_id"]))].version for row in snapshots]
+    numbers = {int(snapshot_id): header.version for snapshot_id, header in listed.items()}
+    versions = [numbers[int(str(row["snapshot_id"]))] for row in snapshots]
     for row, version in zip(snapshots, versions, strict=True):
-        parent = listed[int(str(row["parent_id"]))].version
+        parent = numbers[int(str(row["parent_id"]))]
         assert parent == max(versions[: versions.index(version)], default=version - 1) or parent not in versions
     history = seen.about("history", "snapshot_id, is_current_ancestor")
     assert history[-1]["snapshot_id"] == seen.table.head().snapshot.snapshot_id

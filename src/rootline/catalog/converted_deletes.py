@@ -160,10 +160,12 @@ class ConvertedDeletes:
         async def convert(indexes: list[int]) -> None:
             vectors = [entries[index] for index in indexes]
             made = self._positions_of if self._format_version is FormatVersion.V2 else self._copied
-            for index, entry in zip(indexes, await made(vectors), strict=True):
+            async with self._known.lock_of(vectors[0].location):
+                converted = await made(vectors)
+            for index, entry in zip(indexes, converted, strict=True):
                 found[index] = entry
 
-        await _each(of_file.values(), convert, PUFFINS_AT_ONCE)
+        await each(of_file.values(), convert, PUFFINS_AT_ONCE)
         return found
 
     async def merged(self, tasks: Sequence[FileTask], snapshot_id: SnapshotId) -> list[ContentEntry]:
@@ -197,7 +199,7 @@ class ConvertedDeletes:
                 made[index] = self._merged_entry(task, stored, snapshot_id)
 
             try:
-                await _each(missing, convert, FILES_AT_ONCE)
+                await each(missing, convert, FILES_AT_ONCE)
             finally:
                 await deletes.close()
         return [entry for index in range(len(tasks)) if (entry := made[index]) is not None]
@@ -221,7 +223,7 @@ class ConvertedDeletes:
                 entry, digest = pair
                 stored[digest] = await self._store_rows(digest, entry.referenced_file or "", vector_in(body, entry))
 
-            await _each(missing, convert, PUTS_AT_ONCE)
+            await each(missing, convert, PUTS_AT_ONCE)
         return [
             replace(
                 entry,
@@ -384,7 +386,7 @@ def _dead_rows_of(body: bytes, entry: ContentEntry, wanted: RowsWanted, deletes:
     return dead
 
 
-async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
+async def each(items: Iterable[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
     """Run `work` on every item, `at_once` at a time. The first failure stops the rest and is raised unchanged."""
     waiting = iter(items)
 

@@ -14,12 +14,14 @@ entry needs, so a LIST is enough and the object is not opened. Of several names 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from rootline.maintenance.limits import whole_number
 from rootline.schemas.bytes.root.location_pages import CondemnedPage
@@ -191,6 +193,7 @@ class KnownDeletes:
         self.salt: Final = salt
         self.used: set[str] = set()
         """The locations that were found or added since the set was cleared."""
+        self._converting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @staticmethod
     def listed(
@@ -211,6 +214,10 @@ class KnownDeletes:
 
     def __len__(self) -> int:
         return len(self._rest)
+
+    def lock_of(self, location: str) -> asyncio.Lock:
+        """The lock to hold while vectors of a Puffin file are converted, because other versions need them too."""
+        return self._converting.setdefault(location, asyncio.Lock())
 
     def add(self, name: str) -> None:
         """Record that the object `name` is stored."""

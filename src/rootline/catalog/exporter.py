@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.catalog.adoption_plan import NO_HISTORY
+from rootline.catalog.converted_deletes import each
 from rootline.catalog.export_keys import FormatVersion, format_of, snapshots_of
 from rootline.catalog.export_memory import (
     TABLES_MAX,
@@ -37,7 +38,7 @@ from rootline.catalog.export_memory import (
 from rootline.catalog.exported_definition import ExportedDefinition, stated_specs
 from rootline.catalog.manifest_list_encoder import encode_manifest_list
 from rootline.catalog.manifest_schema import same_avro
-from rootline.catalog.manifest_writer import ManifestWriter
+from rootline.catalog.manifest_writer import ManifestWriter, SharedWork
 from rootline.catalog.table_metadata import (
     SnapshotJson,
     StoredMetadata,
@@ -73,6 +74,8 @@ from rootline.tree.state.addressable import Addressable, check_is_table
 __all__ = ["ExportCost", "ExportedTable", "FormatVersion", "TableExporter"]
 
 HIDDEN_MAX: Final = 200
+VERSIONS_AT_ONCE: Final = 8
+"""The versions of one export that are made side by side, and the roots that are read side by side."""
 
 
 async def shown_at(root: Root, oldest: Version, read: Callable[[Version], Awaitable[Root]]) -> Root:
@@ -119,6 +122,7 @@ class ExportBuilder:
         self._oldest = Version(0)
         self._used: set[str] = set()
         self._definitions: dict[bytes, TableDefinition] = {}
+        self._shared = SharedWork()
 
     async def build(self) -> StoredMetadata:
         """Store all missing objects of the export, and cache it.
@@ -139,7 +143,9 @@ class ExportBuilder:
         if memory.converted is not None:
             memory.converted.used.clear()
         self._index = memory.index.copy()
-        newest = await self._newest_snapshots(snapshots_of(definition.properties))
+        count = snapshots_of(definition.properties)
+        await self._read_ahead(count)
+        newest = await self._newest_snapshots(count)
         named = {tag: await self._snapshot_at(version) for tag, version in tags.items()}
         tagged = {tag: version for tag, version in named.items() if version is not None}
         wanted = {version: self._id_of(version) for version in sorted({*newest, *tagged.values()})}
@@ -150,12 +156,15 @@ class ExportBuilder:
         used = [*(schema_ids[version] for version in wanted), definition.current_schema_id]
         stated = exported.metadata(used, has_history=bool(self._before.snapshots))
         self._index.state(stated_specs(stated))
-        names: list[str] | None = None
+        missing = [version for version, snapshot_id in wanted.items() if snapshot_id not in self._index.snapshots]
+        made: dict[Version, list[str]] = {}
+
+        async def make(version: Version) -> None:
+            snapshot, made[version] = await self._snapshot(version, exported)
+            self._index.snapshots[self._id_of(version)] = snapshot
+
         try:
-            for version, snapshot_id in wanted.items():
-                names = None
-                if snapshot_id not in self._index.snapshots:
-                    self._index.snapshots[snapshot_id], names = await self._snapshot(version, exported)
+            await each(missing, make, VERSIONS_AT_ONCE)
         except BaseException:
             memory.keep_manifests(self._index)  # the next attempt continues from here
             raise
@@ -166,6 +175,7 @@ class ExportBuilder:
         if moved or stored.body != body:
             memory.forget()  # another process was first: its objects stay
         else:
+            names = made.get(max(wanted)) if wanted else []
             memory.advance(header.version, self._index, names, wanted.values())
         memory.keep(header.version, stored)
         return stored
@@ -219,7 +229,7 @@ class ExportBuilder:
         header, format_version = root.header, self._folder.format_version
         definition = await self._definition_of(root)
         exported = ExportedDefinition.of(definition, format_version, read_by)
-        writer = ManifestWriter(self._reads, self._cache, self._memory, exported)
+        writer = ManifestWriter(self._reads, self._cache, self._memory, exported, self._shared)
         is_read = version > self._oldest and replaces_files(header)
         before = await self._root_of(Version(version - 1)) if is_read else None
         names = await writer.write(root, before, self._index)
@@ -252,6 +262,19 @@ class ExportBuilder:
         )
         return snapshot, names
 
+    async def _read_ahead(self, count: int) -> None:
+        """Read the roots of the newest `count` versions, down to a known snapshot."""
+        missing: list[Version] = []
+        for at in range(self._root.header.version, max(self._oldest, self._root.header.version - count), -1):
+            if self._id_of(Version(at)) in self._index.snapshots:
+                break
+            missing.append(Version(at))
+
+        async def read(version: Version) -> None:
+            await self._root_of(version)
+
+        await each(missing, read, VERSIONS_AT_ONCE)
+
     async def _root_of(self, version: Version) -> Root:
         found = self._roots.get(version)
         if found is None:
@@ -270,7 +293,7 @@ class ExportBuilder:
         stated = None if known is None else next_row_id_after(known)
         if stated is not None:
             return stated
-        if parent < self._root.header.versions.oldest:  # it may have been deleted
+        if parent < self._oldest:  # it may have been deleted
             return _first_row_id_of(root)
         return (await self._root_of(parent)).header.row_ids.next
 

@@ -32,6 +32,7 @@ from rootline.catalog.export_memory import Index, TableMemory, write
 from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.leaf_chunk_encoder import encode_leaf_chunk
 from rootline.catalog.manifest_encoder import EncodedManifest, encode_manifest
+from rootline.catalog.manifest_list_encoder import ManifestRecord
 from rootline.catalog.manifest_schema import same_avro
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf import Leaf, LeafContent
@@ -298,10 +299,31 @@ LEAVES_AT_ONCE: Final = 4
 PUTS_AT_ONCE: Final = 16
 
 
+@dataclass(frozen=True, slots=True)
+class SharedWork:
+    """The limits of one export, and the work that its versions have in common.
+
+    `units`: name of a unit that is being made, or was made → set once it is stored. `converting`: held while equality
+    deletes are converted, because other versions need the same conversions.
+    """
+
+    leaves: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEAVES_AT_ONCE))
+    puts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PUTS_AT_ONCE))
+    units: dict[str, asyncio.Event] = field(default_factory=dict)
+    converting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class ManifestWriter:
     """The manifests of one version in one format. `reads` uses `cache` for metadata."""
 
-    def __init__(self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, exported: ExportedDefinition) -> None:
+    def __init__(
+        self,
+        reads: ObjectStore,
+        cache: ReadCache,
+        memory: TableMemory,
+        exported: ExportedDefinition,
+        shared: SharedWork,
+    ) -> None:
         self._reads = reads
         self._cache = cache
         self._memory = memory
@@ -310,8 +332,7 @@ class ManifestWriter:
         self._exported = exported
         self._converted: ConvertedDeletes | None = None
         self._once = asyncio.Lock()
-        self._leaves = asyncio.Semaphore(LEAVES_AT_ONCE)
-        self._puts = asyncio.Semaphore(PUTS_AT_ONCE)
+        self._shared = shared
 
     async def write(self, root: Root, before: Root | None, index: Index) -> list[str]:
         """Store the missing units of `root` and add them to `index`. Return the names of all units.
@@ -329,17 +350,25 @@ class ManifestWriter:
         units = await asyncio.to_thread(units_of, root, self._exported, vectors, merged, replaced)
         missing: dict[str, list[Unit]] = {}
         given: list[Unit] = []
+        by_others: list[asyncio.Event] = []
         for unit in units:
-            if unit.name not in index.manifests:
-                if isinstance(unit.part, GivenEntries):
-                    given.append(unit)
-                else:
-                    missing.setdefault(unit.part.row.location, []).append(unit)
+            if unit.name in index.manifests:
+                continue
+            if unit.name in self._shared.units:
+                by_others.append(self._shared.units[unit.name])
+                continue
+            self._shared.units[unit.name] = asyncio.Event()
+            if isinstance(unit.part, GivenEntries):
+                given.append(unit)
+            else:
+                missing.setdefault(unit.part.row.location, []).append(unit)
         async with plain_task_group() as group:
             for unit in given:
                 group.create_task(self._make(unit, None, index))
             for of_leaf in missing.values():
                 group.create_task(self._of_leaf(of_leaf, index))
+        for made in by_others:  # if another version fails, this one is cancelled
+            await made.wait()
         return [unit.name for unit in units]
 
     async def _replaced(self, before: Root, root: Root, vectors: Mapping[StoredAt, BitMap]) -> list[ContentEntry]:
@@ -361,14 +390,15 @@ class ManifestWriter:
         tasks = await asyncio.to_thread(files_to_merge, plan, self._folder.format_version)
         if not tasks:
             return NOTHING_MERGED
-        entries = await (await self._conversion()).merged(tasks, root.header.snapshot.snapshot_id)
+        async with self._shared.converting:
+            entries = await (await self._conversion()).merged(tasks, root.header.snapshot.snapshot_id)
         rows = [row.entry for row in root.rows if row.entry.content_type is ContentType.DELETE_MANIFEST]
         live = [row for row in rows if row.version_info.status is not Status.DELETED]
         leaves = {row.location: await self._leaf(row) for row in live}
         return Merged(tuple(entries), frozenset(task.location for task in tasks), leaves)
 
     async def _of_leaf(self, units: Sequence[Unit], index: Index) -> None:
-        async with self._leaves:
+        async with self._shared.leaves:
             first = units[0].part
             assert not isinstance(first, GivenEntries)
             leaf = await self._leaf(first.row)
@@ -386,15 +416,16 @@ class ManifestWriter:
         return leaf
 
     async def _make(self, unit: Unit, leaf: Leaf | None, index: Index) -> None:
-        async with self._puts:
-            encoded = await self._encoded(unit, leaf)
-            if encoded is None:
-                index.manifests[unit.name] = None
-                return
-            location = self._folder.manifest(unit.name, self._memory.salt)
-            included = await write(self._reads, self._folder.key(location), encoded.body, same_avro)
-            path = self._folder.absolute(location)
-            index.manifests[unit.name] = replace(encoded.record, path=path, length=len(included))
+        async with self._shared.puts:
+            index.manifests[unit.name] = await self._stored(unit, await self._encoded(unit, leaf))
+            self._shared.units[unit.name].set()
+
+    async def _stored(self, unit: Unit, encoded: EncodedManifest | None) -> ManifestRecord | None:
+        if encoded is None:
+            return None
+        location = self._folder.manifest(unit.name, self._memory.salt)
+        included = await write(self._reads, self._folder.key(location), encoded.body, same_avro)
+        return replace(encoded.record, path=self._folder.absolute(location), length=len(included))
 
     async def _encoded(self, unit: Unit, leaf: Leaf | None) -> EncodedManifest | None:
         """The manifest, or `None` if it would be empty."""
