@@ -59,7 +59,7 @@ def snapshots_of(properties: Mapping[str, str]) -> int:
 ENCODING: Final = b"rootline export 2"
 """The prefix of every hash. It changes whenever the same inputs would produce different bytes."""
 ENCODINGS: Final = (ENCODING, b"rootline export 1")
-"""The encoding that exporters write, then those of older releases, whose exports are only read by sweeps and checks."""
+"""The encoding that exporters write, then older ones, whose exports are only read by sweeps and checks."""
 _DIGITS: Final = 16
 _METADATA_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.metadata\.json\Z")
 
@@ -216,7 +216,7 @@ class KnownDeletes:
         return len(self._rest)
 
     def lock_of(self, location: str) -> asyncio.Lock:
-        """The lock to hold while vectors of a Puffin file are converted, because other versions need them too."""
+        """The lock for converting vectors of a Puffin file, because other versions need them too."""
         return self._converting.setdefault(location, asyncio.Lock())
 
     def add(self, name: str) -> None:

@@ -10,7 +10,7 @@ it has the manifests of its newest export and a few finished exports, and the ta
 first. Losing it costs only requests. Everything from the store is verified first. `write` returns only when the store
 has the object. Objects of an export are written once and never overwritten.
 
-Theory. A condemned name is never used again: each root that condemns objects makes another salt, and later names
+Theory. A condemned name is never reused: each root that condemns objects makes another salt, and later names
 contain it. So an object that is found under a name with the newest salt was never condemned.
 """
 
@@ -159,7 +159,7 @@ class TableMemory:
         return self.head_read is None or self.head_read.is_past()
 
     def readable_of(self, header: RootHeader) -> tuple[Version, Mapping[str, Version]]:
-        """The oldest version without a gap up to that of `header`, and its tags, of the versions that can be read now.
+        """The oldest version from which all up to the version of `header` can be read now, and the readable tags.
 
         Both may have changed since, if `header` is not the head's.
         """

@@ -9,9 +9,8 @@ are shown to engines. Does not own: the manifests of one version (`manifest_writ
 (`table_metadata`), the memory (`export_memory`), serving (`rootline.catalog.rest`).
 Invariants: concurrent callers for the same version share one export. A failure is not cached. A version that the head
 does not address is never exported, and one that only records verdicts is not shown. The current snapshot of an export
-is that of the newest version up to it that changed entries. A manifest list is written after
-everything that it names, and the metadata.json after all its lists: after a crash an object may be missing, but every
-existing object is correct.
+is the newest version up to it that changed entries. A manifest list is written after everything that it names, and the
+metadata.json after all its lists: after a crash an object may be missing, but every existing object is correct.
 """
 
 from __future__ import annotations
@@ -330,7 +329,7 @@ class ExportBuilder:
         return lowest if is_known or not begins_empty(await self._root_of(lowest)) else None
 
     async def _has_snapshot_of_parent(self, root: Root) -> bool:
-        """Whether the snapshot of the version before is also that of `root`.
+        """Whether `root` is exported with the snapshot of the version before.
 
         It must be readable: engines read no schema with a default in a struct, and `root` may have removed it.
         """

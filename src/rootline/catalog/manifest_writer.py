@@ -303,7 +303,7 @@ PUTS_AT_ONCE: Final = 16
 class SharedWork:
     """The limits of one export, and the work that its versions have in common.
 
-    `units`: name of a unit that is being made, or was made → set once it is stored. `converting`: held while equality
+    `units`: name of a unit that is being made, or was made → set once it is stored. `converting`: locked while equality
     deletes are converted, because other versions need the same conversions.
     """
 

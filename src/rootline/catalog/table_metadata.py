@@ -4,8 +4,8 @@ Owns: the table metadata's members besides those of the definition, the snapshot
 schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), the location of the object
 (`export_keys`).
 Invariants: pure. The same roots make the same bytes. The snapshot log has no gap and ends in the current snapshot. The
-snapshot of every tag is among the snapshots. The numbers of the last update are those of the version, which may be
-newer than its current snapshot. No export allows an engine to delete a file.
+snapshot of every tag is among the snapshots. The last update is the version, which may be newer than the snapshot. No
+export allows an engine to delete a file.
 
 Source: the Iceberg specification, "Table Metadata Fields", "Snapshots", "Row Lineage", Appendix C.
 """
@@ -125,7 +125,7 @@ def metadata_json(
         header: the header of the version's root.
         stated: `ExportedDefinition.metadata` of its definition.
         folder: the folder to store it in.
-        snapshots: ascending. The last is the current one. They include those of the `tagged` versions.
+        snapshots: ascending. The last is the current one. They include the `tagged` versions.
         tagged: tag → version of its snapshot.
         before: the history before the table's adoption.
     """

@@ -1,6 +1,6 @@
 """The data files that a root's rewrites replaced, found in the parts in which it differs from the root before.
 
-Owns: the difference of the two live sets, and the choice of leaves that must be read. Does not own: reading them
+Owns: the difference of the two live sets, and the choice of the leaves to read. Does not own: reading them
 (`manifest_writer`), the rules for rewrites (`rewrite_rules`).
 Invariants: Pure. A block or leaf that both roots have is not opened, unless a manifest vector of the leaf changed.
 
@@ -45,7 +45,7 @@ class LeafPart:
 class ReplacedFiles:
     """The comparison of root `after` with root `before`. `stored`: the manifest vectors of both in Puffin files.
 
-    `parts_before`, `parts_after`: the parts of leaves that must be read.
+    `parts_before`, `parts_after`: the parts of leaves to read.
     """
 
     before: Root
@@ -76,7 +76,7 @@ class ReplacedFiles:
         self.parts_after = [part for part in self.parts_after if part.ordinals]
 
     def entries(self, leaf_of: Callable[[ContentEntry], Leaf]) -> list[ContentEntry]:
-        """The entries of the replaced files as they were in the root before, by partition spec and location.
+        """The entries of the replaced files in the root before, by partition spec and location.
 
         `leaf_of`: root row → its leaf, for all rows in `parts_before` and `parts_after`.
         """
