@@ -16,7 +16,9 @@ from pyiceberg.table.update.validate import _added_data_files, _added_delete_fil
 
 from rootline import connect
 from rootline.catalog.export_keys import FormatVersion
+from tests.catalog.served_catalog import served
 from tests.engines.changed_table import ChangedTable, Difference
+from tests.engines.iceberg_spark import IcebergSpark
 from tests.support.examples import drawn
 
 STEPS = 22
@@ -71,3 +73,24 @@ def test_pyiceberg_finds_every_change_between_two_snapshots(tmp_path: Path, seed
             assert deleted_in <= _added_delete_files(opened, newer, None, None, older)._by_path.keys(), case
             quiet = [steps[at] for at in passed if operations[at] in ("append", "replace")]
             assert not any(step.deleted_in for step in quiet), case
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", drawn(10))
+def test_java_finds_every_change_of_a_snapshot(iceberg_spark: IcebergSpark, tmp_path: Path, seed: int) -> None:
+    with connect(tmp_path / "lake") as lake, served(tmp_path / "lake") as address:
+        world = ChangedTable(tmp_path / "lake", lake, seed, **SHOWN)
+        for _ in range(STEPS):
+            world.step()
+        steps, form = Difference(world).steps, 2 + seed % 2
+        opened = StaticTable.from_metadata(world.table.export(FormatVersion(form)).metadata_location)
+        iceberg_spark.rest_catalog(f"changes_{seed}", address, warehouse=f"v{form}")
+        found = iceberg_spark.changes(f"changes_{seed}.demo.flights")
+        for snapshot in chain_of(opened):
+            step, seen, operation = steps[version_of(snapshot)], found[snapshot.snapshot_id], operation_of(snapshot)
+            assert set(seen["removed"]) == step.removed, snapshot
+            assert set(seen["added"]) == (step.added if operation in ("append", "overwrite") else set()), snapshot
+            if operation in ("delete", "overwrite"):
+                assert step.deleted_in <= set(seen["deleted_in"]), snapshot
