@@ -380,7 +380,9 @@ def test_engines_read_of_every_listed_snapshot_what_a_scan_of_its_version_has(tm
         exported = table.export(2 + seed % 2)
         metadata = json.loads(exported.metadata)
         listed = {each["snapshot-id"]: int(each["summary"]["rootline.version"]) for each in metadata["snapshots"]}
-        assert set(table.tags()) <= metadata["refs"].keys()
+        versions = range(table.head().version + 1)
+        filled = min((each for each in versions if table.scan(version=each).count()), default=len(versions))
+        assert {tag for tag, version in table.tags().items() if version >= filled} <= metadata["refs"].keys()
         for read in (pyiceberg_rows, duckdb.rows):  # DuckDB ends the process where PyIceberg raises
             for snapshot_id, version in listed.items():
                 for where in (None, *_filters(table, version)):

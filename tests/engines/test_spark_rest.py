@@ -66,7 +66,7 @@ def test_rows_and_filters(seen: Served) -> None:
 
 def test_rows_of_earlier_versions_by_snapshot_and_by_tag(seen: Served) -> None:
     head = seen.table.head().version
-    for version in (head - 1, head - 5):
+    for version in (head - 2, head - 5):  # the version between has a tag and no snapshot
         [header] = [header for header in seen.table.history(limit=100) if header.version == version]
         theirs = seen.rows(f"version as of {header.snapshot.snapshot_id}")
         assert plain(theirs) == plain(seen.table.scan(columns=COLUMNS, version=version).to_arrow())
