@@ -170,6 +170,7 @@ def delete_by_id(lake: ExportedLake, *ids: int) -> None:
     intent = Intent(
         intent_id=str(uuid.uuid4()),
         table=TABLE,
+        table_uuid=definition.table_uuid,
         kind=IntentKind.ROW_DELTA,
         schema_id=definition.current_schema_id,
         add_equality_deletes=tuple(files),

@@ -103,6 +103,13 @@ class IcebergSpark:
         with pa.memory_map(str(into)) as found:
             return pa.ipc.open_file(found).read_all()
 
+    def changes(self, table: str) -> dict[int, dict[str, list[str]]]:
+        """Snapshot id → the data files that Java finds as added, removed, and with new deletes."""
+        self._answers += 1
+        into = self._folder / f"{self._answers}.json"
+        self._do("changes", table=table, into=str(into))
+        return {int(snapshot_id): found for snapshot_id, found in json.loads(into.read_text()).items()}
+
     def equality_delete(
         self,
         table: str,

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -100,7 +101,21 @@ def set_long(spark: SparkSession, record: Any, at: int, value: int) -> None:
     record.getClass().getMethod("set", types).invoke(record, values)
 
 
-DO = {"catalog": catalog, "sql": sql, "equality_delete": equality_delete}
+def changes(spark: SparkSession, table: str, into: str) -> None:
+    """For each snapshot, by its id: the data files that Java finds as added and removed, and those with new deletes."""
+    java: Any = spark._jvm
+    found = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
+    answer = {}
+    for snapshot in found.snapshots():
+        answer[str(snapshot.snapshotId())] = {
+            "added": [file.location() for file in snapshot.addedDataFiles(found.io())],
+            "removed": [file.location() for file in snapshot.removedDataFiles(found.io())],
+            "deleted_in": [file.referencedDataFile() for file in snapshot.addedDeleteFiles(found.io())],
+        }
+    Path(into).write_text(json.dumps(answer))
+
+
+DO = {"catalog": catalog, "sql": sql, "equality_delete": equality_delete, "changes": changes}
 
 
 def failure(error: Exception) -> dict[str, str]:

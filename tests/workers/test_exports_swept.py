@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.export_keys import ENCODINGS, ExportFolder, FormatVersion
 from rootline.catalog.exporter import ExportedTable, TableExporter
 from rootline.catalog.retained_exports import ExportReader
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
-from rootline.schemas.identifiers import ObjectKey, Version
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.object_keys import OwnKind, key_of, own_kind, table_prefix
 from rootline.workers.jobs.job import JobReport
@@ -127,6 +128,35 @@ def test_the_newest_export_stays_whole_with_its_data_files_even_if_its_version_e
         assert not await world.has("a")
         assert exported.version not in await versions_exported(world)
         assert await world.has("b")
+
+    tell(story, **SNAPSHOTS)
+
+
+def test_what_an_older_release_exported_stays_while_its_version_can_be_read_and_then_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of_before(warehouse: str, table: TableName, form: FormatVersion) -> ExportFolder:
+        return replace(folder_of(warehouse, table, form), encoding=ENCODINGS[-1])
+
+    folder_of = ExportFolder.of
+
+    async def story(world: SweepWorld) -> None:
+        await world.append("a")
+        with monkeypatch.context() as patched:
+            patched.setattr(ExportFolder, "of", of_before)
+            old = await export(world)
+        await world.append("b")
+        new = await export(world)
+        assert old.metadata_location.rpartition("/")[0] != new.metadata_location.rpartition("/")[0]
+        await world.later(1.1)
+        await sweep_until_quiet(world)
+        await assert_whole(world, old)
+        await world.assert_sound()
+        await give_up_all_but_the_head(world)
+        await world.later(1.1)
+        await sweep_until_quiet(world)
+        assert await versions_exported(world) == [new.version], "no exporter continues from it"
+        await assert_whole(world, new)
 
     tell(story, **SNAPSHOTS)
 

@@ -23,7 +23,13 @@ from typing import Final, Protocol
 
 import structlog
 
-from rootline.catalog.retained_exports import ExportReader, FoundExport, is_needed, newest_of_each
+from rootline.catalog.retained_exports import (
+    ExportReader,
+    FoundExport,
+    is_needed,
+    is_of_head,
+    newest_of_each,
+)
 from rootline.maintenance.orphan_sweep_plan import Inventory, InventoryNotes, Stored, locations_of
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
@@ -278,7 +284,7 @@ async def mark_exports(
             continue
         try:
             export = await reader.metadata(location)
-            if export is not None and not is_young and export.metadata.table_uuid != header.table_uuid:
+            if export is not None and not is_young and not is_of_head(export, header, addressable):
                 others.append(location)
             elif export is not None:
                 inventory.keep([location])

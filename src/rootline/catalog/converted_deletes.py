@@ -40,7 +40,7 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.field_ids import DELETE_FILE_PATH, DELETE_FILE_POS
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import SnapshotId, TableName
 from rootline.schemas.object_keys import is_absolute, key_of, table_prefix
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY, TableDefinition
 from rootline.storage.metadata.object_reader import vector_in
@@ -160,14 +160,18 @@ class ConvertedDeletes:
         async def convert(indexes: list[int]) -> None:
             vectors = [entries[index] for index in indexes]
             made = self._positions_of if self._format_version is FormatVersion.V2 else self._copied
-            for index, entry in zip(indexes, await made(vectors), strict=True):
+            async with self._known.lock_of(vectors[0].location):
+                converted = await made(vectors)
+            for index, entry in zip(indexes, converted, strict=True):
                 found[index] = entry
 
-        await _each(of_file.values(), convert, PUFFINS_AT_ONCE)
+        await each(of_file.values(), convert, PUFFINS_AT_ONCE)
         return found
 
-    async def merged(self, tasks: Sequence[FileTask]) -> list[ContentEntry]:
+    async def merged(self, tasks: Sequence[FileTask], snapshot_id: SnapshotId) -> list[ContentEntry]:
         """One delete for each data file with dead rows, containing all of them, in the tasks' order.
+
+        It is ADDED if snapshot `snapshot_id`, which is exported, added one of the deletes that it replaces.
 
         Reads the equality columns of files whose conversion is not stored yet, a few files at a time.
 
@@ -184,17 +188,18 @@ class ConvertedDeletes:
             if known is None:
                 missing.append((index, task, digest))
             else:
-                made[index] = self._merged_entry(task, known)
+                made[index] = self._merged_entry(task, known, snapshot_id)
         if missing:
             deletes = DeletesOfScan(self._store, self._table, self._definition)
 
             async def convert(item: tuple[int, FileTask, str]) -> None:
                 index, task, digest = item
                 dead = await self._dead_rows(task, deletes)
-                made[index] = self._merged_entry(task, await self._store_rows(digest, task.location, dead))
+                stored = await self._store_rows(digest, task.location, dead)
+                made[index] = self._merged_entry(task, stored, snapshot_id)
 
             try:
-                await _each(missing, convert, FILES_AT_ONCE)
+                await each(missing, convert, FILES_AT_ONCE)
             finally:
                 await deletes.close()
         return [entry for index in range(len(tasks)) if (entry := made[index]) is not None]
@@ -218,7 +223,7 @@ class ConvertedDeletes:
                 entry, digest = pair
                 stored[digest] = await self._store_rows(digest, entry.referenced_file or "", vector_in(body, entry))
 
-            await _each(missing, convert, PUTS_AT_ONCE)
+            await each(missing, convert, PUTS_AT_ONCE)
         return [
             replace(
                 entry,
@@ -307,7 +312,7 @@ class ConvertedDeletes:
         (place,) = puffin.places
         return await self._put(digest, (len(dead), len(puffin.body), place.size), "puffin", puffin.body)
 
-    def _merged_entry(self, task: FileTask, stored: Converted) -> ContentEntry | None:
+    def _merged_entry(self, task: FileTask, stored: Converted, snapshot_id: SnapshotId) -> ContentEntry | None:
         if stored.kind == NOTHING:
             return None
         data, is_vector = task.data, self._format_version is FormatVersion.V3
@@ -316,7 +321,7 @@ class ConvertedDeletes:
             content_type=ContentType.POSITION_DELETE,
             location=stored.location,
             file_format=FileFormat.PUFFIN if is_vector else FileFormat.PARQUET,
-            version_info=_newest_of(task),
+            version_info=_info_of(task, snapshot_id),
             partition_spec_id=data.partition_spec_id,
             record_count=stored.numbers[0],
             file_size_in_bytes=stored.numbers[1],
@@ -360,11 +365,18 @@ def _location(entry: ContentEntry) -> str:
     return entry.location
 
 
-def _newest_of(task: FileTask) -> VersionInfo:
-    """The version info of a merged delete: a copy from the newest delete that it replaces, with status EXISTING."""
-    entries = (*task.vectors, *task.deletes.positions, *task.deletes.equality)
-    newest = max(entries, key=lambda entry: (entry.version_info.sequence_number or 0, entry.location)).version_info
-    return VersionInfo(Status.EXISTING, newest.snapshot_id, newest.sequence_number, newest.file_sequence_number)
+def _info_of(task: FileTask, snapshot_id: SnapshotId) -> VersionInfo:
+    """The version info of a merged delete in snapshot `snapshot_id`.
+
+    It has the data sequence number of the newest delete that it replaces, so that it applies to the data file. The rest
+    is from the delete that was added last. A restore adds deletes with older data sequence numbers.
+    """
+    infos = [entry.version_info for entry in (*task.vectors, *task.deletes.positions, *task.deletes.equality)]
+    number = max(info.sequence_number or 0 for info in infos)
+    last = max(infos, key=lambda info: (info.file_sequence_number or 0, info.status is Status.ADDED))
+    is_added = last.status is Status.ADDED and last.snapshot_id == snapshot_id
+    status = Status.ADDED if is_added else Status.EXISTING
+    return VersionInfo(status, last.snapshot_id, number, last.file_sequence_number)
 
 
 def _dead_rows_of(body: bytes, entry: ContentEntry, wanted: RowsWanted, deletes: RowDeletes) -> BitMap64:
@@ -374,7 +386,7 @@ def _dead_rows_of(body: bytes, entry: ContentEntry, wanted: RowsWanted, deletes:
     return dead
 
 
-async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
+async def each(items: Iterable[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
     """Run `work` on every item, `at_once` at a time. The first failure stops the rest and is raised unchanged."""
     waiting = iter(items)
 

@@ -14,12 +14,14 @@ entry needs, so a LIST is enough and the object is not opened. Of several names 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from rootline.maintenance.limits import whole_number
 from rootline.schemas.bytes.root.location_pages import CondemnedPage
@@ -54,8 +56,10 @@ def snapshots_of(properties: Mapping[str, str]) -> int:
     return whole_number(properties, SNAPSHOTS, SNAPSHOTS_DEFAULT)
 
 
-ENCODING: Final = b"rootline export 1"
+ENCODING: Final = b"rootline export 2"
 """The prefix of every hash. It changes whenever the same inputs would produce different bytes."""
+ENCODINGS: Final = (ENCODING, b"rootline export 1")
+"""The encoding that exporters write, then older ones, whose exports are only read by sweeps and checks."""
 _DIGITS: Final = 16
 _METADATA_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.metadata\.json\Z")
 
@@ -68,6 +72,12 @@ class ExportFolder:
     format_version: FormatVersion
     base: str
     """`<warehouse>/<namespace>/<table>`, absolute and not percent-encoded."""
+    encoding: bytes = ENCODING
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether an older release wrote the exports in the folder. No exporter continues from them."""
+        return self.encoding != ENCODING
 
     @staticmethod
     def of(warehouse: str, table: TableName, format_version: FormatVersion) -> ExportFolder:
@@ -77,7 +87,7 @@ class ExportFolder:
     @property
     def relative(self) -> str:
         """The folder, relative to the table's. It ends in `/`."""
-        mark = hashlib.sha256(ENCODING + self.base.encode()).hexdigest()[:16]
+        mark = hashlib.sha256(self.encoding + self.base.encode()).hexdigest()[:16]
         return f"export/v{int(self.format_version)}/{mark}/"
 
     @property
@@ -183,6 +193,7 @@ class KnownDeletes:
         self.salt: Final = salt
         self.used: set[str] = set()
         """The locations that were found or added since the set was cleared."""
+        self._converting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @staticmethod
     def listed(
@@ -203,6 +214,10 @@ class KnownDeletes:
 
     def __len__(self) -> int:
         return len(self._rest)
+
+    def lock_of(self, location: str) -> asyncio.Lock:
+        """The lock for converting vectors of a Puffin file, because other versions need them too."""
+        return self._converting.setdefault(location, asyncio.Lock())
 
     def add(self, name: str) -> None:
         """Record that the object `name` is stored."""

@@ -10,7 +10,7 @@ it has the manifests of its newest export and a few finished exports, and the ta
 first. Losing it costs only requests. Everything from the store is verified first. `write` returns only when the store
 has the object. Objects of an export are written once and never overwritten.
 
-Theory. A condemned name is never used again: each root that condemns objects makes another salt, and later names
+Theory. A condemned name is never reused: each root that condemns objects makes another salt, and later names
 contain it. So an object that is found under a name with the newest salt was never condemned.
 """
 
@@ -21,7 +21,7 @@ import hashlib
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -158,6 +158,17 @@ class TableMemory:
         """Whether the head must be re-read before a stored object may be used."""
         return self.head_read is None or self.head_read.is_past()
 
+    def readable_of(self, header: RootHeader) -> tuple[Version, Mapping[str, Version]]:
+        """The oldest version from which all up to the version of `header` can be read now, and the readable tags.
+
+        Both may have changed since, if `header` is not the head's.
+        """
+        head = header if self.head is None else self.head
+        oldest = max(header.versions.oldest, min(header.version, head.versions.oldest))
+        tags = {name: Version(version) for name, version in sorted(header.tags.items()) if version <= header.version}
+        there = head.tags.values()
+        return oldest, {name: version for name, version in tags.items() if version >= oldest or version in there}
+
     def keep(self, version: Version, stored: StoredMetadata) -> None:
         """Cache a finished export."""
         self.finished[version] = stored
@@ -207,17 +218,21 @@ class TableMemory:
             return  # of an earlier table with this name
         if not stored.is_of_its_table:
             return  # later exports are made from the roots
-        location = str(stored.current["manifest-list"])
+        records = () if stored.current is None else await self._records(store, stored.current, key)
+        self.index = Index({_name_of(record): record for record in records}, dict(stored.snapshots), stored.specs)
+        self.newest = newest
+        self.keep(newest, stored)
+
+    async def _records(self, store: ObjectStore, snapshot: SnapshotJson, key: ObjectKey) -> Sequence[ManifestRecord]:
+        """The manifests of a snapshot of the metadata.json at `key`."""
+        location = str(snapshot["manifest-list"])
         name = self.folder.key(location.removeprefix(f"{self.folder.base}/"))
         listed = await store.get(name)
         if listed is None:
             raise damaged(key, f"it names the manifest list {name}, which does not exist")
         if not is_list_of(location, listed.body):
             raise damaged(name, "its bytes do not match the hash in its name", named_by=key)
-        records = decode_manifest_list_records(listed.body, name=name)
-        self.index = Index({_name_of(record): record for record in records}, dict(stored.snapshots), stored.specs)
-        self.newest = newest
-        self.keep(newest, stored)
+        return decode_manifest_list_records(listed.body, name=name)
 
     async def _newest_stored(self, store: ObjectStore) -> Version | None:
         for limit in _LIMITS:
@@ -230,13 +245,16 @@ class TableMemory:
                 return None
         return None
 
-    def advance(self, version: Version, index: Index, names: Iterable[str], ids: Iterable[SnapshotId]) -> None:
-        """Keep the parts of `index` that the export of `version` uses, whose manifests are `names`. Drop the rest."""
+    def advance(self, version: Version, index: Index, names: Iterable[str] | None, ids: Iterable[SnapshotId]) -> None:
+        """Keep the parts of `index` that the export of `version` uses, whose manifests are `names`. Drop the rest.
+
+        `None`: the manifests of the newest export, because the current snapshot is the same.
+        """
         if self.newest is not None and version <= self.newest:
             return
         self.newest = version
         self.index = Index(
-            {name: index.manifests[name] for name in names},
+            index.manifests if names is None else {name: index.manifests[name] for name in names},
             {snapshot_id: index.snapshots[snapshot_id] for snapshot_id in ids},
             index.specs,
         )

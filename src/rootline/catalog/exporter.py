@@ -1,15 +1,16 @@
 """A table's versions as Iceberg metadata, read from the store or made on demand.
 
-A version is *addressable* while the head still names it (`Addressable`). It is *shown* if it changed the table, and did
-not only record verdicts.
+A version is *addressable* while the head still names it (`Addressable`). It is *shown* by a metadata.json if it changed
+the table, and did not only record verdicts. It is a *snapshot* if it changed entries, and not only the definition, a
+tag or the name.
 
 Owns: the choice of version and format, one export at a time for each, the order of reads and writes, the versions that
 are shown to engines. Does not own: the manifests of one version (`manifest_writer`), the content of the metadata
 (`table_metadata`), the memory (`export_memory`), serving (`rootline.catalog.rest`).
 Invariants: concurrent callers for the same version share one export. A failure is not cached. A version that the head
-does not address is never exported, and one that only records verdicts is not shown. A manifest list is written after
-everything that it names, and the metadata.json after all its lists: after a crash an object may be missing, but every
-existing object is correct.
+does not address is never exported, and one that only records verdicts is not shown. The current snapshot of an export
+is the newest version up to it that changed entries. A manifest list is written after everything that it names, and the
+metadata.json after all its lists: after a crash an object may be missing, but every existing object is correct.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.catalog.adoption_plan import NO_HISTORY
-from rootline.catalog.export_keys import FormatVersion, format_of
+from rootline.catalog.converted_deletes import each
+from rootline.catalog.export_keys import FormatVersion, format_of, snapshots_of
 from rootline.catalog.export_memory import (
     TABLES_MAX,
     ExportCost,
@@ -35,7 +37,7 @@ from rootline.catalog.export_memory import (
 from rootline.catalog.exported_definition import ExportedDefinition, stated_specs
 from rootline.catalog.manifest_list_encoder import encode_manifest_list
 from rootline.catalog.manifest_schema import same_avro
-from rootline.catalog.manifest_writer import ManifestWriter
+from rootline.catalog.manifest_writer import ManifestWriter, SharedWork
 from rootline.catalog.table_metadata import (
     SnapshotJson,
     StoredMetadata,
@@ -45,7 +47,6 @@ from rootline.catalog.table_metadata import (
     read_metadata,
     snapshot_json,
     version_of_snapshot,
-    window_of,
 )
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
@@ -59,12 +60,21 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_kept, read_pages_of
 from rootline.storage.metadata.read_cache import PlanningReads, ReadCache
 from rootline.storage.metadata.root_reader import at_head, find_head, read_root
-from rootline.tree.check.verdict_roots import may_record_verdicts_only, records_verdicts_only
+from rootline.tree.check.replaced_files import replaces_files
+from rootline.tree.check.verdict_roots import (
+    begins_empty,
+    keeps_entries,
+    may_keep_entries,
+    may_record_verdicts_only,
+    records_verdicts_only,
+)
 from rootline.tree.state.addressable import Addressable, check_is_table
 
 __all__ = ["ExportCost", "ExportedTable", "FormatVersion", "TableExporter"]
 
 HIDDEN_MAX: Final = 200
+VERSIONS_AT_ONCE: Final = 8
+"""The versions of one export that are made side by side, and the roots that are read side by side."""
 
 
 async def shown_at(root: Root, oldest: Version, read: Callable[[Version], Awaitable[Root]]) -> Root:
@@ -82,10 +92,22 @@ async def shown_at(root: Root, oldest: Version, read: Callable[[Version], Awaita
 
 
 class ExportBuilder:
-    """Makes one export. `reads` counts requests and uses `cache`. `root`: the root of the exported version."""
+    """Makes one export.
+
+    `reads` counts requests and uses `cache`. `root`: the root of the exported version. `roots`: the roots that were
+    read.
+    """
+
+    _exported: ExportedDefinition
 
     def __init__(
-        self, reads: ObjectStore, cache: ReadCache, everything: ExportMemory, memory: TableMemory, root: Root
+        self,
+        reads: ObjectStore,
+        cache: ReadCache,
+        everything: ExportMemory,
+        memory: TableMemory,
+        root: Root,
+        roots: dict[Version, Root],
     ) -> None:
         self._reads = reads
         self._everything = everything
@@ -93,12 +115,13 @@ class ExportBuilder:
         self._memory = memory
         self._folder = memory.folder
         self._root = root
-        self._roots: dict[Version, Root] = {root.header.version: root}
+        self._roots = roots
         self._before = NO_HISTORY
         self._index = Index()
         self._oldest = Version(0)
         self._used: set[str] = set()
         self._definitions: dict[bytes, TableDefinition] = {}
+        self._shared = SharedWork()
 
     async def build(self) -> StoredMetadata:
         """Store all missing objects of the export, and cache it.
@@ -110,31 +133,37 @@ class ExportBuilder:
         """
         header, memory = self._root.header, self._memory
         definition = await self._definition_of(self._root)
-        exported = ExportedDefinition.of(definition, self._folder.format_version)
-        window = window_of(header, definition)
-        self._oldest = window.oldest
+        self._exported = exported = ExportedDefinition.of(definition, self._folder.format_version)
+        self._oldest, tags = memory.readable_of(header)
         is_cold = bool(memory.salt) and memory.newest is None
-        follows = header.version > window.oldest
-        if is_cold or (follows and self._id_of(Version(header.version - 1)) not in memory.index.snapshots):
+        follows = header.version > self._oldest
+        if is_cold or (follows and (memory.newest is None or memory.newest < header.version - 1)):
             await memory.refresh(self._reads, header.table_uuid)
         if memory.converted is not None:
             memory.converted.used.clear()
         self._index = memory.index.copy()
-        newest = await self._newest_shown(window.count)
-        tagged = {tag: await self._shown_at(version) for tag, version in window.tags.items()}
+        count = snapshots_of(definition.properties)
+        await self._read_ahead(count)
+        newest = await self._newest_snapshots(count)
+        named = {tag: await self._snapshot_at(version) for tag, version in tags.items()}
+        tagged = {tag: version for tag, version in named.items() if version is not None}
         wanted = {version: self._id_of(version) for version in sorted({*newest, *tagged.values()})}
         self._before = await memory.history(self._reads, definition)
         schema_ids = {version: await self._schema_id(version) for version in wanted}
         wanted = {version: wanted[version] for version, named in schema_ids.items() if exported.can_state(named)}
         tagged = {tag: version for tag, version in tagged.items() if version in wanted}
-        used = [schema_ids[version] for version in wanted]
+        used = [*(schema_ids[version] for version in wanted), definition.current_schema_id]
         stated = exported.metadata(used, has_history=bool(self._before.snapshots))
         self._index.state(stated_specs(stated))
-        names: list[str] = []
+        missing = [version for version, snapshot_id in wanted.items() if snapshot_id not in self._index.snapshots]
+        made: dict[Version, list[str]] = {}
+
+        async def make(version: Version) -> None:
+            snapshot, made[version] = await self._snapshot(version, exported)
+            self._index.snapshots[self._id_of(version)] = snapshot
+
         try:
-            for version, snapshot_id in wanted.items():
-                if snapshot_id not in self._index.snapshots:
-                    self._index.snapshots[snapshot_id], names = await self._snapshot(version, exported)
+            await each(missing, make, VERSIONS_AT_ONCE)
         except BaseException:
             memory.keep_manifests(self._index)  # the next attempt continues from here
             raise
@@ -145,6 +174,7 @@ class ExportBuilder:
         if moved or stored.body != body:
             memory.forget()  # another process was first: its objects stay
         else:
+            names = made.get(max(wanted)) if wanted else []
             memory.advance(header.version, self._index, names, wanted.values())
         memory.keep(header.version, stored)
         return stored
@@ -198,10 +228,14 @@ class ExportBuilder:
         header, format_version = root.header, self._folder.format_version
         definition = await self._definition_of(root)
         exported = ExportedDefinition.of(definition, format_version, read_by)
-        writer = ManifestWriter(self._reads, self._cache, self._memory, exported)
-        names = await writer.write(root, self._index)
-        parent = await self._shown_below(version)
-        parent_id = header.snapshot.parent_id if parent is None else self._id_of(parent)
+        writer = ManifestWriter(self._reads, self._cache, self._memory, exported, self._shared)
+        is_read = version > self._oldest and replaces_files(header)
+        before = await self._root_of(Version(version - 1)) if is_read else None
+        names = await writer.write(root, before, self._index)
+        parent = await self._snapshot_below(version)
+        parent_id = None if parent is None else self._id_of(parent)
+        if version <= self._oldest:
+            parent_id = header.snapshot.parent_id
         records = [self._index.manifests[name] for name in names]
         body = await asyncio.to_thread(
             encode_manifest_list,
@@ -227,6 +261,19 @@ class ExportBuilder:
         )
         return snapshot, names
 
+    async def _read_ahead(self, count: int) -> None:
+        """Read the roots of the newest `count` versions, down to a known snapshot."""
+        missing: list[Version] = []
+        for at in range(self._root.header.version, max(self._oldest, self._root.header.version - count), -1):
+            if self._id_of(Version(at)) in self._index.snapshots:
+                break
+            missing.append(Version(at))
+
+        async def read(version: Version) -> None:
+            await self._root_of(version)
+
+        await each(missing, read, VERSIONS_AT_ONCE)
+
     async def _root_of(self, version: Version) -> Root:
         found = self._roots.get(version)
         if found is None:
@@ -245,30 +292,55 @@ class ExportBuilder:
         stated = None if known is None else next_row_id_after(known)
         if stated is not None:
             return stated
-        if parent < self._root.header.versions.oldest:  # it may have been deleted
+        if parent < self._oldest:  # it may have been deleted
             return _first_row_id_of(root)
         return (await self._root_of(parent)).header.row_ids.next
 
-    async def _newest_shown(self, count: int) -> list[Version]:
-        found = [self._root.header.version]
-        while len(found) < count and (below := await self._shown_below(found[-1])) is not None:
+    async def _newest_snapshots(self, count: int) -> list[Version]:
+        found: list[Version] = []
+        below = await self._snapshot_at(self._root.header.version)
+        while below is not None and len(found) < count:
             found.append(below)
+            below = await self._snapshot_below(below)
         return found
 
-    async def _shown_below(self, version: Version) -> Version | None:
-        """The newest shown version before `version`, or `None` if no such version may be read."""
+    async def _snapshot_below(self, version: Version) -> Version | None:
+        """The newest snapshot before `version`, or `None` if no such version may be read."""
         if version <= self._oldest:
             return None
         known = self._index.snapshots.get(self._id_of(version))
-        named = None if known is None else known.get("parent-snapshot-id")
-        parent = None if named is None else self._index.snapshots.get(named)
-        return await self._shown_at(Version(version - 1)) if parent is None else version_of_snapshot(parent)
+        if known is not None and "parent-snapshot-id" not in known:
+            return None
+        parent = None if known is None else self._index.snapshots.get(known["parent-snapshot-id"])
+        return await self._snapshot_at(Version(version - 1)) if parent is None else version_of_snapshot(parent)
 
-    async def _shown_at(self, version: Version) -> Version:
-        if self._id_of(version) in self._index.snapshots:
+    async def _snapshot_at(self, version: Version) -> Version | None:
+        """The newest version up to `version` that changed entries, or `None` if the table never had any."""
+        for at in range(version, max(version - HIDDEN_MAX, self._oldest), -1):
+            if self._id_of(Version(at)) in self._index.snapshots:
+                return Version(at)
+            root = await self._root_of(Version(at))
+            if not may_keep_entries(root.header) or not await self._has_snapshot_of_parent(root):
+                return Version(at)
+        if version - HIDDEN_MAX > self._oldest:
             return version
-        shown = await shown_at(await self._root_of(version), self._oldest, self._root_of)
-        return shown.header.version
+        lowest = min(version, self._oldest)
+        is_known = self._id_of(lowest) in self._index.snapshots
+        return lowest if is_known or not begins_empty(await self._root_of(lowest)) else None
+
+    async def _has_snapshot_of_parent(self, root: Root) -> bool:
+        """Whether `root` is exported with the snapshot of the version before.
+
+        It must be readable: engines read no schema with a default in a struct, and `root` may have removed it.
+        """
+        parent = await self._root_of(Version(root.header.version - 1))
+        if not keeps_entries(parent, root):
+            return False
+        if parent.header.definition.digest == root.header.definition.digest:
+            return True
+        before, after = await self._definition_of(parent), await self._definition_of(root)
+        can_state = self._exported.can_state
+        return can_state(before.current_schema_id) or not can_state(after.current_schema_id)
 
     def _id_of(self, version: Version) -> SnapshotId:
         return snapshot_id_of(self._root.header.table_uuid, version)
@@ -350,7 +422,7 @@ class TableExporter:
         stored = memory.finished.get(version)
         if stored is None or (head is None and memory.is_out_of_date):
             stored = await self._shared(reads, memory, version, head)
-        shown = version_of_snapshot(stored.current)
+        shown = stored.version
         return ExportedTable(
             table=table,
             version=shown,
@@ -413,13 +485,17 @@ class TableExporter:
             root, newest = await self._root(reads, table, version, head)
             memory.meet(newest)
 
-            async def earlier(number: Version) -> Root:
-                return await read_root(reads, table, number, known=root)
+            roots = {root.header.version: root}
 
-            shown = await shown_at(root, root.header.versions.oldest, earlier)
+            async def earlier(number: Version) -> Root:
+                roots[number] = await read_root(reads, table, number, known=root)
+                return roots[number]
+
+            oldest, _ = memory.readable_of(root.header)
+            shown = await shown_at(root, oldest, earlier)
             stored = None if shown is root else await _stored(reads, memory, shown.header.version)
             if stored is None:
-                stored = await ExportBuilder(reads, self._cache, self._memory, memory, shown).build()
+                stored = await ExportBuilder(reads, self._cache, self._memory, memory, shown, roots).build()
             memory.keep(version, stored)
             self._keep(reads, root)
             return stored

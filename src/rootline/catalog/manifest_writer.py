@@ -4,13 +4,15 @@ Owns: dividing a root and its leaves into units, the names and entries of units,
 of concurrent requests. Does not own: the bytes of manifests (`manifest_encoder`, `leaf_chunk_encoder`), converted
 deletes (`converted_deletes`).
 Invariants: every live data file, vector and position delete file is in exactly one unit, unless a converted delete
-replaces it. The unchanged part of a table has the same units from root to root, which are not opened. No unit contains
-an equality delete. A leaf is read only for a missing unit, or to convert deletes. Every manifest of the index is
-stored. Encoding never blocks the event loop.
+replaces it. A data file is DELETED in the version that removed or rewrote it. The unchanged part of a table has the
+same units from root to root, which are not opened. No unit contains an equality delete. A leaf is read only for a
+missing unit, to convert deletes, or to find rewritten files. Every manifest of the index is stored. Encoding never
+blocks the event loop.
 
-Theory. There are four kinds of unit: the rows of one block of the root (a compressed group of rows), 4,096 consecutive
-ordinals of a leaf without the dead ones, the entries of a leaf that this root removes, and converted deletes. Blocks
-and leaves never change, so their names, with the dead ordinals, identify the unit.
+Theory. There are five kinds of unit: the rows of one block of the root (a compressed group of rows), 4,096 consecutive
+ordinals of a leaf without the dead ones, the entries of a leaf that this root removes, converted deletes, and the files
+that this root's rewrites replaced. Blocks and leaves never change, so their names, with the dead ordinals, identify the
+unit.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
 from typing import Final
 
 import numpy as np
@@ -29,17 +32,20 @@ from rootline.catalog.export_memory import Index, TableMemory, write
 from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.leaf_chunk_encoder import encode_leaf_chunk
 from rootline.catalog.manifest_encoder import EncodedManifest, encode_manifest
+from rootline.catalog.manifest_list_encoder import ManifestRecord
 from rootline.catalog.manifest_schema import same_avro
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.leaf_columns import inherited_from
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status, VersionInfo
+from rootline.schemas.identifiers import SnapshotId
 from rootline.storage.metadata.object_reader import read_leaf
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
 from rootline.storage.stored_objects import plain_task_group
+from rootline.tree.check.replaced_files import ReplacedFiles
 from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.scan_plan import DeletesFor
 from rootline.tree.state.live_index import StoredAt, ordinals_of_vector
@@ -50,7 +56,7 @@ _NOTHING: Final = BitMap()
 
 @dataclass(frozen=True, slots=True)
 class GivenEntries:
-    """Entries in memory: a block's rows, or converted deletes."""
+    """Entries in memory: a block's rows, converted deletes, or replaced files."""
 
     entries: tuple[ContentEntry, ...]
 
@@ -71,7 +77,7 @@ class RemovedFromLeaf:
 
     row: ContentEntry
     ordinals: BitMap
-    snapshot_id: int
+    snapshot_id: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,7 @@ def units_of(
     exported: ExportedDefinition,
     stored_vectors: Mapping[StoredAt, BitMap] | None = None,
     merged: Merged = NOTHING_MERGED,
+    replaced: Sequence[ContentEntry] = (),
 ) -> list[Unit]:
     """The units of `root`, in a fixed order.
 
@@ -112,11 +119,22 @@ def units_of(
         exported: the definition of that version.
         stored_vectors: the manifest vectors in Puffin files. The others are inline.
         merged: the converted deletes. Deletes that they replace are in no other unit.
+        replaced: the data files that the root's rewrites replaced, by partition spec and location.
 
     Raises:
         Corrupt: `vector-corrupt`, a manifest vector cannot be decoded.
     """
-    return [*_Cut(root, exported, stored_vectors, merged).units()]
+    cut = _Cut(root, exported, stored_vectors, merged)
+    own = root.header.snapshot.snapshot_id
+    removed = [as_removed(entry, own) for entry in replaced]
+    return [*cut.units(), *cut.of_entries("replaced", LeafContent.DATA, removed)]
+
+
+def as_removed(entry: ContentEntry, snapshot_id: SnapshotId) -> ContentEntry:
+    """The entry with status DELETED, removed by snapshot `snapshot_id`."""
+    info = entry.version_info
+    numbers = info.sequence_number, info.file_sequence_number
+    return entry.with_version_info(VersionInfo(Status.DELETED, snapshot_id, *numbers))
 
 
 def is_empty(row: ContentEntry, dead: BitMap) -> bool:
@@ -145,10 +163,9 @@ def removed_entries(part: RemovedFromLeaf, leaf: Leaf) -> list[ContentEntry]:
         is_own = info.status is Status.ADDED and info.snapshot_id == part.snapshot_id
         if info.status is Status.DELETED or is_own:
             continue
-        deleted = VersionInfo(Status.DELETED, part.snapshot_id, info.sequence_number, info.file_sequence_number)
-        gone_entry = entry.with_version_info(deleted)
-        if is_exported(gone_entry):
-            found.append(gone_entry)
+        removed = as_removed(entry, part.snapshot_id)
+        if is_exported(removed):
+            found.append(removed)
     return found
 
 
@@ -191,7 +208,9 @@ class _Cut:
             is_leaf = entry.content_type in (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
             if is_leaf and entry.version_info.status is not Status.DELETED:
                 yield from self._of_leaf(entry)
-        yield from self._converted()
+        merged = self._merged.entries
+        in_order = sorted(merged, key=lambda one: (one.partition_spec_id, one.referenced_file or ""))
+        yield from self.of_entries("converted", LeafContent.DELETE, in_order)
 
     def _of_block(self, digest: bytes, entries: Sequence[ContentEntry]) -> Iterator[Unit]:
         groups: dict[tuple[LeafContent, int], list[int]] = {}
@@ -221,15 +240,12 @@ class _Cut:
             name = self._name("removed", content, row.partition_spec_id, (*leaf, own, _bytes_of(removed)))
             yield Unit(name, row.partition_spec_id, content, RemovedFromLeaf(row, removed, own))
 
-    def _converted(self) -> Iterator[Unit]:
-        by_spec: dict[int, list[ContentEntry]] = {}
-        for entry in sorted(self._merged.entries, key=lambda one: (one.partition_spec_id, one.referenced_file or "")):
-            by_spec.setdefault(entry.partition_spec_id, []).append(entry)
-        for spec_id, entries in by_spec.items():
-            for start in range(0, len(entries), CHUNK_ENTRIES):
-                part = entries[start : start + CHUNK_ENTRIES]
-                name = self._name("converted", LeafContent.DELETE, spec_id, [_all_of(entry) for entry in part])
-                yield Unit(name, spec_id, LeafContent.DELETE, GivenEntries(tuple(part)))
+    def of_entries(self, kind: str, content: LeafContent, entries: Iterable[ContentEntry]) -> Iterator[Unit]:
+        """The units of entries that are sorted by partition spec."""
+        for spec_id, of_spec in groupby(entries, key=lambda entry: entry.partition_spec_id):
+            while part := tuple(islice(of_spec, CHUNK_ENTRIES)):
+                name = self._name(kind, content, spec_id, [_all_of(entry) for entry in part])
+                yield Unit(name, spec_id, content, GivenEntries(part))
 
     def _is_replaced(self, entry: ContentEntry) -> bool:
         """Whether a converted delete replaces the vector."""
@@ -283,10 +299,31 @@ LEAVES_AT_ONCE: Final = 4
 PUTS_AT_ONCE: Final = 16
 
 
+@dataclass(frozen=True, slots=True)
+class SharedWork:
+    """The limits of one export, and the work that its versions have in common.
+
+    `units`: name of a unit that is being made, or was made → set once it is stored. `converting`: locked while equality
+    deletes are converted, because other versions need the same conversions.
+    """
+
+    leaves: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEAVES_AT_ONCE))
+    puts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PUTS_AT_ONCE))
+    units: dict[str, asyncio.Event] = field(default_factory=dict)
+    converting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class ManifestWriter:
     """The manifests of one version in one format. `reads` uses `cache` for metadata."""
 
-    def __init__(self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, exported: ExportedDefinition) -> None:
+    def __init__(
+        self,
+        reads: ObjectStore,
+        cache: ReadCache,
+        memory: TableMemory,
+        exported: ExportedDefinition,
+        shared: SharedWork,
+    ) -> None:
         self._reads = reads
         self._cache = cache
         self._memory = memory
@@ -295,11 +332,12 @@ class ManifestWriter:
         self._exported = exported
         self._converted: ConvertedDeletes | None = None
         self._once = asyncio.Lock()
-        self._leaves = asyncio.Semaphore(LEAVES_AT_ONCE)
-        self._puts = asyncio.Semaphore(PUTS_AT_ONCE)
+        self._shared = shared
 
-    async def write(self, root: Root, index: Index) -> list[str]:
+    async def write(self, root: Root, before: Root | None, index: Index) -> list[str]:
         """Store the missing units of `root` and add them to `index`. Return the names of all units.
+
+        `before`: the root before it, if `root` replaced files and that root can be read.
 
         Raises:
             Invalid: `export-unsupported`, `equality-delete-unread`, `file-unreadable`.
@@ -308,21 +346,38 @@ class ManifestWriter:
         """
         vectors = await read_stored_manifest_vectors(self._reads, root)
         merged = await self._merged(root)
-        units = await asyncio.to_thread(units_of, root, self._exported, vectors, merged)
+        replaced = [] if before is None else await self._replaced(before, root, vectors)
+        units = await asyncio.to_thread(units_of, root, self._exported, vectors, merged, replaced)
         missing: dict[str, list[Unit]] = {}
         given: list[Unit] = []
+        by_others: list[asyncio.Event] = []
         for unit in units:
-            if unit.name not in index.manifests:
-                if isinstance(unit.part, GivenEntries):
-                    given.append(unit)
-                else:
-                    missing.setdefault(unit.part.row.location, []).append(unit)
+            if unit.name in index.manifests:
+                continue
+            if unit.name in self._shared.units:
+                by_others.append(self._shared.units[unit.name])
+                continue
+            self._shared.units[unit.name] = asyncio.Event()
+            if isinstance(unit.part, GivenEntries):
+                given.append(unit)
+            else:
+                missing.setdefault(unit.part.row.location, []).append(unit)
         async with plain_task_group() as group:
             for unit in given:
                 group.create_task(self._make(unit, None, index))
             for of_leaf in missing.values():
                 group.create_task(self._of_leaf(of_leaf, index))
+        for made in by_others:  # if another version fails, this one is cancelled
+            await made.wait()
         return [unit.name for unit in units]
+
+    async def _replaced(self, before: Root, root: Root, vectors: Mapping[StoredAt, BitMap]) -> list[ContentEntry]:
+        """The data files that rewrites in `root` replaced."""
+        earlier = await read_stored_manifest_vectors(self._reads, before)
+        work = await asyncio.to_thread(ReplacedFiles, before, root, {**earlier, **vectors})
+        wanted = {part.row.location: part.row for part in (*work.parts_before, *work.parts_after)}
+        leaves = {location: await self._leaf(row) for location, row in wanted.items()}
+        return await asyncio.to_thread(work.entries, lambda row: leaves[row.location].of_row(row))
 
     async def _merged(self, root: Root) -> Merged:
         """The conversions of deletes that no engine can read unchanged."""
@@ -335,14 +390,15 @@ class ManifestWriter:
         tasks = await asyncio.to_thread(files_to_merge, plan, self._folder.format_version)
         if not tasks:
             return NOTHING_MERGED
-        entries = await (await self._conversion()).merged(tasks)
+        async with self._shared.converting:
+            entries = await (await self._conversion()).merged(tasks, root.header.snapshot.snapshot_id)
         rows = [row.entry for row in root.rows if row.entry.content_type is ContentType.DELETE_MANIFEST]
         live = [row for row in rows if row.version_info.status is not Status.DELETED]
         leaves = {row.location: await self._leaf(row) for row in live}
         return Merged(tuple(entries), frozenset(task.location for task in tasks), leaves)
 
     async def _of_leaf(self, units: Sequence[Unit], index: Index) -> None:
-        async with self._leaves:
+        async with self._shared.leaves:
             first = units[0].part
             assert not isinstance(first, GivenEntries)
             leaf = await self._leaf(first.row)
@@ -360,15 +416,16 @@ class ManifestWriter:
         return leaf
 
     async def _make(self, unit: Unit, leaf: Leaf | None, index: Index) -> None:
-        async with self._puts:
-            encoded = await self._encoded(unit, leaf)
-            if encoded is None:
-                index.manifests[unit.name] = None
-                return
-            location = self._folder.manifest(unit.name, self._memory.salt)
-            included = await write(self._reads, self._folder.key(location), encoded.body, same_avro)
-            path = self._folder.absolute(location)
-            index.manifests[unit.name] = replace(encoded.record, path=path, length=len(included))
+        async with self._shared.puts:
+            index.manifests[unit.name] = await self._stored(unit, await self._encoded(unit, leaf))
+            self._shared.units[unit.name].set()
+
+    async def _stored(self, unit: Unit, encoded: EncodedManifest | None) -> ManifestRecord | None:
+        if encoded is None:
+            return None
+        location = self._folder.manifest(unit.name, self._memory.salt)
+        included = await write(self._reads, self._folder.key(location), encoded.body, same_avro)
+        return replace(encoded.record, path=self._folder.absolute(location), length=len(included))
 
     async def _encoded(self, unit: Unit, leaf: Leaf | None) -> EncodedManifest | None:
         """The manifest, or `None` if it would be empty."""

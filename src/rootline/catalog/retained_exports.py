@@ -17,7 +17,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rootline.catalog.export_keys import ExportFolder, FormatVersion, is_list_of, version_of_metadata
+from rootline.catalog.export_keys import ENCODINGS, ExportFolder, FormatVersion, is_list_of, version_of_metadata
 from rootline.catalog.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
 from rootline.catalog.table_metadata import VERSION, SnapshotJson, StoredMetadata, damaged, read_metadata
 from rootline.ports.object_store import ObjectStore
@@ -71,6 +71,15 @@ def is_needed(header: RootHeader, addressable: Addressable, location: str, newes
     if header.name.state is NameState.VIEW or is_purged:
         return False
     return addressable.has(version) or location in newest
+
+
+def is_of_head(export: FoundExport, header: RootHeader, addressable: Addressable) -> bool:
+    """Whether a needed export that was read is of the head's table. No exporter continues from the newest export that
+    an older release wrote, so such an export is needed only while its version can be requested.
+    """
+    version = version_of_metadata(export.location)
+    is_continued = not export.folder.is_superseded or (version is not None and addressable.has(version))
+    return export.metadata.table_uuid == header.table_uuid and is_continued
 
 
 @dataclass(slots=True)
@@ -155,11 +164,13 @@ def _read(body: bytes, table: TableName, location: str) -> FoundExport:
     name, version = key_of(table, location), version_of_metadata(location)
     try:
         stated = json.loads(body)
-        folder = ExportFolder(table, FormatVersion(stated["format-version"]), str(stated["location"]))
+        of_table = (table, FormatVersion(stated["format-version"]), str(stated["location"]))
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(name, f"it is not the metadata of an export: {error!s:.200}") from error
-    if version is None or folder.metadata(version) != location:
-        raise damaged(name, f"it belongs to {folder.base}, format {int(folder.format_version)}, and not in this folder")
+    folders = [ExportFolder(*of_table, encoding) for encoding in ENCODINGS]
+    folder = next((one for one in folders if version is not None and one.metadata(version) == location), None)
+    if version is None or folder is None:
+        raise damaged(name, f"it belongs to {of_table[2]}, format {int(of_table[1])}, and not in this folder")
     metadata = read_metadata(body, folder, version, None)
     lists: dict[str, Version] = {}
     start = f"{folder.base}/"
@@ -215,7 +226,7 @@ async def check_exports(
         key = key_of(table, location)
         try:
             export = await reader.metadata(location)
-            if export is None or export.metadata.table_uuid != header.table_uuid:
+            if export is None or not is_of_head(export, header, addressable):
                 continue
             counted.exports += 1
             async for names in reader.names(export, addressable.has):

@@ -4,7 +4,8 @@ Owns: the table metadata's members besides those of the definition, the snapshot
 schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), the location of the object
 (`export_keys`).
 Invariants: pure. The same roots make the same bytes. The snapshot log has no gap and ends in the current snapshot. The
-snapshot of every tag is among the snapshots. No export allows an engine to delete a file.
+snapshot of every tag is among the snapshots. The last update is the version, which may be newer than the snapshot. No
+export allows an engine to delete a file.
 
 Source: the Iceberg specification, "Table Metadata Fields", "Snapshots", "Row Lineage", Appendix C.
 """
@@ -20,17 +21,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rootline.catalog.adoption_plan import NO_HISTORY, AdoptedHistory
-from rootline.catalog.export_keys import ExportFolder, FormatVersion, snapshots_of
+from rootline.catalog.export_keys import ExportFolder, FormatVersion
 from rootline.catalog.exported_definition import Meaning, stated_specs
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
-from rootline.schemas.table_definition import TableDefinition
 
 VERSION: Final = "rootline.version"
 TABLE: Final = "rootline.table"
 DIGEST: Final = "rootline.export-digest"
 """The property with the SHA-256 of the metadata.json, computed with 64 zeros in its own place."""
+NO_SNAPSHOT: Final = -1
+"""The current snapshot of a table without one. Older clients need the number."""
 _MAIN: Final = "main"
 _ZEROS: Final = "0" * 64
 _STATED: Final = re.compile(rb'("rootline\.export-digest":")([0-9a-f]{64})"')
@@ -44,36 +46,23 @@ Specs = frozenset[tuple[int, Meaning]]
 class StoredMetadata:
     """An intact metadata.json: its bytes, and the parts that an exporter reads.
 
-    `snapshots`: the snapshots of this table, whose manifest lists are in its folder. Other snapshots are from before an
-    adoption. If an older release adopted a Rootline export, the table may assign their ids a second time.
+    `current`: the current snapshot, `None` for a table that never had a file. `snapshots`: the snapshots of this table,
+    whose manifest lists are in its folder. Other snapshots are from before an adoption. If an older release adopted a
+    Rootline export, the table may assign their ids a second time.
     """
 
     body: bytes
     table_uuid: uuid.UUID
+    version: Version
     timestamp_ms: int
     snapshots: Mapping[SnapshotId, SnapshotJson]
-    current: SnapshotJson
+    current: SnapshotJson | None
     specs: Specs
 
     @property
     def is_of_its_table(self) -> bool:
         """Whether the current snapshot is the table's own. Older releases may have used another (decision 0004)."""
-        return self.current["snapshot-id"] in self.snapshots
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The versions in an export: the newest `count` that changed the table, from `oldest` on, and the tagged ones."""
-
-    count: int
-    oldest: Version
-    tags: Mapping[str, Version]
-
-
-def window_of(header: RootHeader, definition: TableDefinition) -> Window:
-    """The window for the export of `header`'s version."""
-    tags = {tag: Version(version) for tag, version in sorted(header.tags.items()) if version <= header.version}
-    return Window(snapshots_of(definition.properties), header.versions.oldest, tags)
+        return self.current is None or self.current["snapshot-id"] in self.snapshots
 
 
 def snapshot_json(
@@ -89,7 +78,7 @@ def snapshot_json(
 
     Args:
         header: the header of the version's root.
-        parent_id: the id of the newest earlier version that exports show.
+        parent_id: the id of the newest earlier version that is a snapshot.
         parent_next_row_id: the next row id of the root before it, 0 if there is none. V2 does not state it.
         manifest_list: absolute location.
         schema_id: the schema that was current.
@@ -136,11 +125,12 @@ def metadata_json(
         header: the header of the version's root.
         stated: `ExportedDefinition.metadata` of its definition.
         folder: the folder to store it in.
-        snapshots: ascending. They include those of the `tagged` versions.
-        tagged: tag → shown version.
+        snapshots: ascending. The last is the current one. They include the `tagged` versions.
+        tagged: tag → version of its snapshot.
         before: the history before the table's adoption.
     """
-    current = header.snapshot.snapshot_id
+    current = snapshots[-1]["snapshot-id"] if snapshots else None
+    main = {} if current is None else {_MAIN: {"snapshot-id": current, "type": "branch"}}
     own = {name: value for name, value in stated.items() if name != "properties"}
     tags = {
         name: {"snapshot-id": snapshot_id_of(header.table_uuid, Version(version)), "type": "tag"}
@@ -163,8 +153,8 @@ def metadata_json(
         "last-updated-ms": header.snapshot.timestamp_ms,
         **own,
         **lineage,
-        "current-snapshot-id": current,
-        "refs": {_MAIN: {"snapshot-id": current, "type": "branch"}, **tags},
+        "current-snapshot-id": NO_SNAPSHOT if current is None else current,
+        "refs": {**main, **tags},
         "snapshots": [*_apart(before.snapshots, snapshots), *snapshots],
         "snapshot-log": _log(snapshots, before),
         "metadata-log": [],
@@ -214,6 +204,8 @@ def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict
 
     So the log begins after the last gap between versions, even if tagged or adopted snapshots are older.
     """
+    if not snapshots:
+        return []
     start = len(snapshots) - 1
     while start > 0 and snapshots[start].get("parent-snapshot-id") == snapshots[start - 1]["snapshot-id"]:
         start -= 1
@@ -245,13 +237,14 @@ def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uui
     try:
         found = json.loads(body)
         snapshots = {SnapshotId(snapshot["snapshot-id"]): snapshot for snapshot in found["snapshots"]}
-        own = f"{folder.base}/{folder.relative}"
+        own, current = f"{folder.base}/{folder.relative}", SnapshotId(found["current-snapshot-id"])
         read = StoredMetadata(
             body,
             uuid.UUID(found["table-uuid"]),
+            version,
             int(found["last-updated-ms"]),
             {at: each for at, each in snapshots.items() if str(each.get("manifest-list")).startswith(own)},
-            snapshots[SnapshotId(found["current-snapshot-id"])],
+            None if current == NO_SNAPSHOT else snapshots[current],
             stated_specs(found),
         )
         facts = (found["location"], int(found["format-version"]), found["properties"][VERSION])

@@ -148,6 +148,16 @@ class TableCommit:
             each["action"] not in _PROPERTIES for each in self.definitions
         )
 
+    @property
+    def may_replace(self) -> bool:
+        """Whether the request replaces a table without snapshots.
+
+        Iceberg then has no snapshot to remove. Unlike a change of the columns, a replace does not require the schema
+        that was current.
+        """
+        kinds, actions = {each["type"] for each in self.requirements}, {each["action"] for each in self.definitions}
+        return {"add-schema", "set-current-schema"} <= actions and "assert-current-schema-id" not in kinds
+
     def check_requirements(self, shown: ShownTable, refs: Mapping[str, int]) -> None:
         """Check the requirements against the table's newest version. `refs`: branch or tag → snapshot id.
 
@@ -168,8 +178,10 @@ class TableCommit:
                 if each[member] != stated[of_metadata]:
                     raise requirement_failed(f"{words} changed: expected id {each[member]} != {stated[of_metadata]}")
 
-    def changes_of(self, shown: ShownTable, digest: bytes) -> DefinitionChanges | None:
+    def changes_of(self, shown: ShownTable, digest: bytes, *, is_replace: bool) -> DefinitionChanges | None:
         """The changes of the table's definition, whose SHA-256 is `digest`. `None` if the request names no change.
+
+        `is_replace`: whether they come with a removal of all rows.
 
         Raises:
             Refusal: the uuid, the location or the format is not the table's.
@@ -178,7 +190,7 @@ class TableCommit:
         table = shown.table
         if self.table_uuid not in (None, shown.definition.table_uuid):
             raise bad_request(f"{table}: assign-uuid {self.table_uuid}: a table's uuid cannot change; omit it")
-        if not self.is_replace:  # like a create, it may name a location, and stays in the catalog's
+        if not is_replace:  # like a create, it may name a location, and stays in the catalog's
             self.check_location(table, shown.location)
         made = list(self.definitions)
         wanted = self.format_version or shown.format_version
@@ -193,7 +205,7 @@ class TableCommit:
         if changes is None:
             return None
         planned = DefinitionChanges(digest if self._needs_definition else None, changes.changes)
-        return planned if self.is_replace else own_changes(planned, shown.exported)
+        return planned if is_replace else own_changes(planned, shown.exported)
 
     def check_location(self, table: TableName, location: str) -> None:
         """Check that no update moves the table away from `location`. Raises `Refusal`."""

@@ -147,8 +147,9 @@ async def _change(
         format_version = writing.catalog.format_of(asked, before.properties)
         shown = ShownTable(table, before, format_version, writing.catalog.folder(table, format_version).base)
         wanted.check_requirements(shown, await _refs(writing, table, asked) if wanted.needs_refs else {})
-        changes = wanted.changes_of(shown, header.definition.digest)
-        if wanted.is_replace:
+        is_replace = wanted.is_replace or (wanted.may_replace and not await _refs(writing, table, asked))
+        changes = wanted.changes_of(shown, header.definition.digest, is_replace=is_replace)
+        if is_replace:
             return _replace(writing, header, before, changes, asked)
         after = before if changes is None else evolved(before, changes)
         if changes is None or after is before:
@@ -207,7 +208,7 @@ async def _load(writing: Writing, table: TableName, format_version: FormatVersio
 async def _refs(writing: Writing, table: TableName, format_version: FormatVersion | None) -> dict[str, int]:
     """The branch and the tags of a table, as engines see them."""
     metadata = json.loads(await _load(writing, table, format_version))["metadata"]
-    return {name: each["snapshot-id"] for name, each in metadata["refs"].items()}
+    return {name: each["snapshot-id"] for name, each in metadata.get("refs", {}).items()}
 
 
 def _check_shown(

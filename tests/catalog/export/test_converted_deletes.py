@@ -16,7 +16,7 @@ from rootline.catalog.export_keys import FormatVersion, KnownDeletes, folder_of,
 from rootline.ports.object_store import ObjectStore, PutReply, PutStatus
 from rootline.schemas.content_entry import ContentType, FileFormat, Status, VersionInfo
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.identifiers import ObjectKey, SnapshotId
 from rootline.schemas.object_keys import key_of
 from rootline.testing.object_stores import Fault, FaultyObjectStore, scripted
 from tests.catalog.converting import (
@@ -35,6 +35,10 @@ from tests.storage.stored_deletes import at, equality_delete, position_delete
 from tests.storage.stored_tables import TABLE, CountingStore, StoredTable, flights, flights_definition, ids_of
 from tests.support.examples import examples
 
+OWN = SnapshotId(1)
+"""The snapshot that is exported."""
+
+
 # the same rows
 
 
@@ -46,7 +50,7 @@ async def converted(made: RandomTable, format_version: FormatVersion) -> None:
     in_root = [entry for entry in made.in_root if entry.content_type is not ContentType.EQUALITY_DELETE]
     own = [entry for entry in in_root if entry.content_type is not ContentType.POSITION_DELETE]
     vectors = [entry for entry in in_root if entry.deletion_vector is not None and entry.referenced_file not in merged]
-    new = [*await deletes.vectors(vectors), *await deletes.merged(tasks)]
+    new = [*await deletes.vectors(vectors), *await deletes.merged(tasks, OWN)]
     made.in_root = [*own, *(entry for entry in new if entry.deletion_vector is not None)]
     made.in_delete_leaf += [entry for entry in new if entry.deletion_vector is None]
     assert not any(entry.content_type is ContentType.EQUALITY_DELETE for entry in made.in_root)
@@ -93,7 +97,7 @@ def table() -> StoredTable:
 @FORMATS
 async def test_one_delete_stands_for_all_of_a_data_file(table: StoredTable, format_version: FormatVersion) -> None:
     tasks = files_to_merge(await table.plan(), format_version)
-    [entry] = await converter(table, format_version).merged(tasks)
+    [entry] = await converter(table, format_version).merged(tasks, OWN)
     data = table.entries[0]
     assert await deleted_rows(table, entry) == [0, 1, 2, 9]
     assert (entry.content_type, entry.record_count, entry.referenced_file) == (
@@ -102,6 +106,8 @@ async def test_one_delete_stands_for_all_of_a_data_file(table: StoredTable, form
         data.location,
     )
     assert entry.version_info == VersionInfo(Status.EXISTING, 99, 4, 4)
+    [entry] = await converter(table, format_version).merged(tasks, SnapshotId(99))
+    assert entry.version_info == VersionInfo(Status.ADDED, 99, 4, 4), "in the snapshot that adds one of them"
     assert entry.partition_spec_id == data.partition_spec_id
     assert [(item.lower_bound, item.upper_bound) for item in entry.content_stats.values()] == [("UA", "UA")]
     assert entry.location.startswith(folder_of(format_version))
@@ -116,7 +122,7 @@ async def test_a_vector_beside_position_deletes_is_merged_in_v3_only(table: Stor
     assert files_to_merge(plan, V2) == []
     store = CountingStore(table)
     store.put_if_absent = table.store.put_if_absent  # type: ignore[attr-defined]
-    [entry] = await converter(table, V3, store=store).merged(files_to_merge(plan, V3))
+    [entry] = await converter(table, V3, store=store).merged(files_to_merge(plan, V3), OWN)
     assert await deleted_rows(table, entry) == [0, 1, 2]
     assert key_of(TABLE, data.location) not in store.read  # its rows decide nothing
     table.entries = [data, leaf]
@@ -132,10 +138,10 @@ async def test_files_that_lose_no_row_get_none_and_are_not_looked_at_again(forma
     table.commit()
     tasks = files_to_merge(await table.plan(), format_version)
     known = KnownDeletes(format_version)
-    assert await converter(table, format_version, known).merged(tasks) == []
+    assert await converter(table, format_version, known).merged(tasks, OWN) == []
     assert len(tasks) == len(known) == 1
     for cold in (known, KnownDeletes.listed(format_version, await stored_names(table, format_version))):
-        assert await converter(table, format_version, cold, NoStore()).merged(tasks) == []
+        assert await converter(table, format_version, cold, NoStore()).merged(tasks, OWN) == []
 
 
 @FORMATS
@@ -143,11 +149,11 @@ async def test_what_is_known_is_neither_read_nor_written(table: StoredTable, for
     tasks, vectors = files_to_merge(await table.plan(), format_version), [table.entries[1]]
     known = KnownDeletes(format_version)
     first = converter(table, format_version, known)
-    made = (await first.merged(tasks), await first.vectors(vectors))
+    made = (await first.merged(tasks, OWN), await first.vectors(vectors))
     listed = KnownDeletes.listed(format_version, (await table.store.list(listed_prefix(TABLE, format_version))).keys)
     for again in (known, listed):
         deletes = converter(table, format_version, again, NoStore())
-        assert (await deletes.merged(tasks), await deletes.vectors(vectors)) == made
+        assert (await deletes.merged(tasks, OWN), await deletes.vectors(vectors)) == made
 
 
 @FORMATS
@@ -156,7 +162,7 @@ async def test_two_exporters_write_the_same_objects(table: StoredTable, format_v
     made = []
     for _ in range(2):
         deletes = converter(table, format_version)
-        entries = [*await deletes.merged(tasks), *await deletes.vectors(vectors)]
+        entries = [*await deletes.merged(tasks, OWN), *await deletes.vectors(vectors)]
         made.append([(entry, await body_of(table, entry)) for entry in entries])
         for entry in entries:
             table.store.discard(key_of(TABLE, entry.location))
@@ -166,16 +172,16 @@ async def test_two_exporters_write_the_same_objects(table: StoredTable, format_v
 @FORMATS
 async def test_every_input_and_the_base_are_in_the_name(table: StoredTable, format_version: FormatVersion) -> None:
     [task] = files_to_merge(await table.plan(), format_version)
-    [entry] = await converter(table, format_version).merged([task])
+    [entry] = await converter(table, format_version).merged([task], OWN)
     moved = ConvertedDeletes(
         table.store, TABLE, table.definition, format_version, "s3://new/{}".format, KnownDeletes(format_version)
     )
-    [elsewhere] = await moved.merged([task])
+    [elsewhere] = await moved.merged([task], OWN)
     data, vector, equality, leaf = table.entries
     other = equality_delete(table, pa.table({"id": [16]}), [1], 5, partition_of=data)
     table.entries = [data, vector, equality, other, leaf]
     table.commit()
-    [more] = await converter(table, format_version).merged(files_to_merge(await table.plan(), format_version))
+    [more] = await converter(table, format_version).merged(files_to_merge(await table.plan(), format_version), OWN)
     assert len({entry.location, elsewhere.location, more.location}) == 3
     assert await deleted_rows(table, more) == [0, 1, 2, 8, 9]
     assert more.version_info.sequence_number == 5
@@ -191,11 +197,11 @@ async def test_a_put_that_is_not_answered_is_looked_up(table: StoredTable, forma
         store: ObjectStore = FaultyObjectStore(table.store, scripted([fault]))
         deletes = converter(table, format_version, store=store)
         if is_stored:
-            [entry] = await deletes.merged(tasks)
+            [entry] = await deletes.merged(tasks, OWN)
             table.store.discard(key_of(TABLE, entry.location))
         else:
             with pytest.raises(Unavailable):
-                await deletes.merged(tasks)
+                await deletes.merged(tasks, OWN)
 
 
 async def test_only_a_few_data_files_are_held_at_once_and_each_delete_file_is_read_once() -> None:
@@ -211,7 +217,7 @@ async def test_only_a_few_data_files_are_held_at_once_and_each_delete_file_is_re
             return PutReply(PutStatus.CREATED)
 
     store = Store(table)
-    made = await converter(table, V3, store=store).merged(files_to_merge(await table.plan(), V3))
+    made = await converter(table, V3, store=store).merged(files_to_merge(await table.plan(), V3), OWN)
     assert [entry.referenced_file for entry in made] == [file.location for file in files]
     assert store.read.count(key_of(TABLE, equality.location)) == 1
     assert store.most_at_once <= FILES_AT_ONCE + 1

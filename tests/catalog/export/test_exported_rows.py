@@ -23,10 +23,9 @@ def deletes_of(opened: StaticTable) -> list[ManifestEntry]:
 
 
 def entries_of(opened: StaticTable, content: ManifestContent) -> list[ManifestEntry]:
-    """All entries of the current snapshot, those that it removed too."""
+    """All entries of the current snapshot, if there is one, those that it removed too."""
     snapshot = opened.current_snapshot()
-    assert snapshot is not None
-    manifests = [each for each in snapshot.manifests(opened.io) if each.content is content]
+    manifests = [each for each in snapshot.manifests(opened.io) if each.content is content] if snapshot else []
     return [entry for each in manifests for entry in each.fetch_manifest_entry(opened.io, discard_deleted=False)]
 
 

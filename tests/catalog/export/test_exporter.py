@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import shutil
+from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
+from rootline.adapters.open import open_store
 from rootline.catalog.export_keys import FormatVersion
-from rootline.catalog.export_memory import FINISHED_MAX
+from rootline.catalog.export_memory import FINISHED_MAX, ExportRequests
 from rootline.catalog.exporter import ExportCost, ExportedTable, TableExporter
 from rootline.connect import connect
+from rootline.ports.object_store import ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
-from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.testing.object_stores import PUT_FAULTS, Fault, Operation
-from tests.catalog.exported_lake import SCHEMA, TABLE, V2, V3, ExportedLake, metadata_of, rows, sorted_rows
+from tests.catalog.exported_lake import (
+    SCHEMA,
+    TABLE,
+    V2,
+    V3,
+    ExportedLake,
+    delete_by_id,
+    metadata_of,
+    rows,
+    sorted_rows,
+)
 
 FILES = "demo/flights"
 
@@ -120,6 +135,57 @@ def test_exporters_side_by_side_agree(grown: ExportedLake) -> None:
     assert len({each.metadata for each in found}) == 1
     read = StaticTable.from_metadata(found[0].metadata_location).scan().to_arrow()
     assert sorted_rows(read) == sorted_rows(grown.table.scan().to_arrow())
+
+
+class SlowStore(ExportRequests):
+    """Answers after a while, and notes how many requests of each kind ran at the same time."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.running: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.keys: list[str] = []
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        async with self._noted("root" if "/roots/" in key else "get"):
+            return await super().get(key)
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        self.keys.append(key)
+        async with self._noted("list" if "/lists/" in key else "put"):
+            return await super().put_if_absent(key, body, after=after)
+
+    @contextlib.asynccontextmanager
+    async def _noted(self, what: str) -> AsyncIterator[None]:
+        self.running[what] += 1
+        self.most[what] = max(self.most[what], self.running[what])
+        for _ in range(20):  # long enough for all that wait for nothing else
+            await asyncio.sleep(0)
+        yield
+        self.running[what] -= 1
+
+
+@pytest.mark.parametrize("format_version", [V2, V3])
+def test_versions_that_were_not_exported_yet_are_made_side_by_side(
+    tmp_path: Path, format_version: FormatVersion
+) -> None:
+    with connect(tmp_path / "lake") as lake:
+        made = ExportedLake(tmp_path / "lake", lake, **{"rootline.export.snapshots": "100"})
+        for number in range(12):
+            made.table.append(rows(2 * number, 2 * number + 1))
+            made.table.delete_where(f"id = {2 * number}")
+        delete_by_id(made, 3, 5)
+        made.flush()
+        made.table.append(rows(99))
+        store = SlowStore(open_store(str(made.folder)))
+        found = asyncio.run(TableExporter(store, made.base_url).export(TABLE, format_version))
+        assert 4 <= store.most["root"] <= 8
+        assert 2 <= store.most["list"] <= 8
+        assert len(store.keys) == len(set(store.keys)), "no version makes what another one makes"
+        shutil.rmtree(made.folder / FILES / "export")
+        for version in range(1, made.head + 1):  # another way to the same version: one after the other
+            one = made.export(format_version, version, made.fresh() if version % 5 == 0 else None)
+        assert one.metadata == found.metadata
 
 
 def test_callers_at_the_same_time_share_one_making(grown: ExportedLake) -> None:
@@ -303,8 +369,6 @@ def test_a_lake_that_moved_is_exported_anew(grown: ExportedLake, tmp_path: Path)
     moved = tmp_path / "elsewhere"
     shutil.copytree(grown.folder, moved)
     shutil.rmtree(grown.folder / FILES / "data")
-    from rootline.adapters.open import open_store
-
     exporter = TableExporter(open_store(str(moved)), f"file://{moved}")
     found = asyncio.run(exporter.export(TABLE, V3))
     assert found.metadata_location.startswith(f"file://{moved}/")

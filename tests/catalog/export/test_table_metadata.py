@@ -13,11 +13,13 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStat
 from pyiceberg.table import StaticTable
 
 from rootline.catalog.adoption_plan import AdoptedHistory
-from rootline.catalog.export_keys import ExportFolder, FormatVersion
-from rootline.catalog.table_metadata import VERSION, Window, metadata_json, read_metadata, window_of
+from rootline.catalog.export_keys import ExportFolder, FormatVersion, snapshots_of
+from rootline.catalog.export_memory import TableMemory
+from rootline.catalog.table_metadata import VERSION, metadata_json, read_metadata
 from rootline.connect import connect
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version
+from rootline.tree.parts.tags import CHANGED_TAGS
 from tests.catalog.exported_lake import TABLE, V2, V3, ExportedLake, long_story, metadata_of, rows
 
 
@@ -34,13 +36,16 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExportedLake]:
 @pytest.mark.parametrize("format_version", [V2, V3])
 def test_snapshots_log_and_refs_agree_with_the_history(told: ExportedLake, format_version: FormatVersion) -> None:
     opened = told.opened(format_version)
-    history = list(reversed(told.table.history(limit=10)))
-    tagged = [header for header in told.table.history(limit=100) if header.version == 6]
+    everything = list(reversed(told.table.history(limit=100)))
+    history = [header for header in everything if CHANGED_TAGS not in header.snapshot.summary][-10:]
+    tagged = [header for header in everything if header.version == 6]
     expected = [*tagged, *history]
     shown = opened.inspect.snapshots().to_pylist()
-    assert [(row["snapshot_id"], row["parent_id"], row["operation"]) for row in shown] == [
-        (header.snapshot.snapshot_id, header.snapshot.parent_id, header.snapshot.operation.value) for header in expected
+    assert [(row["snapshot_id"], row["operation"]) for row in shown] == [
+        (header.snapshot.snapshot_id, header.snapshot.operation.value) for header in expected
     ]
+    assert [row["parent_id"] for row in shown[2:]] == [row["snapshot_id"] for row in shown[1:-1]]
+    assert [row["parent_id"] for row in shown[:2]] == [header.snapshot.parent_id for header in expected[:2]]
     assert [int(row["committed_at"].timestamp() * 1000) for row in shown] == [
         header.snapshot.timestamp_ms for header in expected
     ]
@@ -64,17 +69,22 @@ def entries_of(opened: StaticTable) -> list[ManifestEntry]:
     return [entry for each in manifests for entry in each.fetch_manifest_entry(opened.io, discard_deleted=False)]
 
 
-def test_what_each_snapshot_added_and_removed_is_what_its_root_says(told: ExportedLake) -> None:
+def test_each_snapshot_shows_what_its_root_added_and_what_is_live_no_more(told: ExportedLake) -> None:
+    def live(version: int) -> set[str]:
+        return {task.location for task in told.table.scan(version=version).plan()}
+
     for version in range(1, told.head + 1):
         opened = told.opened(V3, version)
         own = [entry for entry in entries_of(opened) if entry.snapshot_id == opened.metadata.current_snapshot_id]
         changes = told.table.changes(from_version=version - 1, to_version=version)
-        for status, files in (
-            (ManifestEntryStatus.ADDED, changes.added_files),
-            (ManifestEntryStatus.DELETED, changes.removed_files),
+        removed = live(version - 1) - live(version)  # a root shows no sources of a rewrite
+        assert removed >= {file.location for file in changes.removed_files}
+        for status, names in (
+            (ManifestEntryStatus.ADDED, [file.location for file in changes.added_files]),
+            (ManifestEntryStatus.DELETED, removed),
         ):
             found = sorted(entry.data_file.file_path for entry in own if entry.status is status)
-            assert found == sorted(f"{told.base_url}/demo/flights/{file.location}" for file in files), version
+            assert found == sorted(f"{told.base_url}/demo/flights/{name}" for name in names), version
 
 
 @pytest.mark.parametrize("format_version", [V2, V3])
@@ -116,8 +126,8 @@ def test_row_ids_go_on_from_snapshot_to_snapshot_in_v3_only(told: ExportedLake) 
         parent = headers[snapshot["parent-snapshot-id"]]
         assert snapshot["first-row-id"] == parent.row_ids.next
         assert snapshot["first-row-id"] + snapshot["added-rows"] == header.row_ids.next
-    first = metadata_of(told.export(V3, 0))["snapshots"][0]
-    assert (first["first-row-id"], first["added-rows"], first.get("parent-snapshot-id")) == (0, 0, None)
+    first = metadata_of(told.export(V3, 1))["snapshots"][0]
+    assert (first["first-row-id"], first["added-rows"], first.get("parent-snapshot-id")) == (0, 20, None)
     older = metadata_of(told.export(V2))
     assert "next-row-id" not in older
     assert not any({"first-row-id", "added-rows"} & snapshot.keys() for snapshot in older["snapshots"])
@@ -144,12 +154,50 @@ def test_the_label_the_numbers_and_the_properties_are_right(told: ExportedLake, 
     }
 
 
-def test_an_empty_table_has_a_snapshot_without_files(exported: ExportedLake) -> None:
+def test_an_empty_table_has_no_snapshot_and_its_first_has_no_parent(exported: ExportedLake) -> None:
     for format_version in (V2, V3):
+        with exported.lake.table(TABLE).alter() as change:
+            change.add_column(f"of_{int(format_version)}", "int")
+        exported.table = exported.lake.table(TABLE)
+        exported.table.tag(f"empty{int(format_version)}")
         opened = exported.opened(format_version)
-        assert len(opened.snapshots()) == 1
+        assert (opened.snapshots(), opened.current_snapshot(), opened.refs()) == ([], None, {})
+        assert opened.schema().column_names[-1] == f"of_{int(format_version)}"
         assert opened.scan().to_arrow().num_rows == 0
-        assert opened.inspect.manifests().num_rows == 0
+    exported.table.append(rows(1))
+    opened = exported.opened()
+    assert [each.parent_snapshot_id for each in opened.snapshots()] == [None]
+    assert opened.refs().keys() == {"main"}
+
+
+def test_versions_that_change_no_row_are_no_snapshot_and_their_export_has_what_they_changed(
+    exported: ExportedLake,
+) -> None:
+    exported.table.append(rows(1, 2))
+    exported.table.append(rows(3))
+    current, seen = exported.opened().current_snapshot(), exported.export()
+    with exported.table.alter() as change:
+        change.add_column("later", "int")
+    exported.table = exported.lake.table(TABLE)
+    altered = exported.export()
+    assert (altered.version, altered.metadata_location != seen.metadata_location) == (exported.head, True)
+    exported.table.tag("here")
+    exported.lake.drop_table(TABLE)
+    exported.lake.restore_table(TABLE)
+    exported.table.append(rows(4))
+    exported.flush()
+    named = metadata_of(exported.export(V3, exported.head - 2))
+    opened = exported.opened(V3, exported.head - 2)
+    assert [each.snapshot_id for each in opened.snapshots()][-1] == current.snapshot_id if current else False
+    assert opened.schema().column_names[-1] == "later"
+    assert opened.refs()["here"].snapshot_id == named["current-snapshot-id"] == named["snapshot-log"][-1]["snapshot-id"]
+    assert named["last-updated-ms"] > named["snapshots"][-1]["timestamp-ms"]
+    newest = metadata_of(exported.export())["snapshots"]
+    ids = [each["snapshot-id"] for each in newest]
+    assert [each["summary"]["rootline.version"] for each in newest[:2]] == ["1", "2"]
+    assert [each.get("parent-snapshot-id") for each in newest] == [None, *ids[:-1]]
+    assert len(newest) == 4, "what moves files is a snapshot, as before"
+    assert metadata_of(exported.export(exporter=exported.fresh())) == metadata_of(exported.export())
 
 
 def test_a_table_says_how_many_snapshots_its_exports_name(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -166,24 +214,28 @@ def test_a_table_says_how_many_snapshots_its_exports_name(tmp_path_factory: pyte
 
 
 def test_the_window_holds_what_is_addressable_and_tagged(told: ExportedLake) -> None:
-    header, definition = told.table.head(), told.table.definition()
-    assert window_of(header, definition) == Window(10, Version(0), {"before": Version(6)})
+    header = told.table.head()
+    memory = TableMemory(ExportFolder.of(told.base_url, TABLE, V3))
+    assert memory.readable_of(header) == (0, {"before": 6})
     named = [int(each["summary"]["rootline.version"]) for each in metadata_of(told.export())["snapshots"]]
     assert named == [6, *range(header.version - 9, header.version + 1)]
-    expired = dataclasses.replace(
-        header, versions=replace(header.versions, oldest=Version(header.version - 2)), tags={"a": 1, "later": 10_000}
-    )
-    assert window_of(expired, definition) == Window(10, Version(header.version - 2), {"a": Version(1)})
+    oldest = Version(header.version - 2)
+    expired = dataclasses.replace(header, versions=replace(header.versions, oldest=oldest), tags={"a": 1, "b": 10_000})
+    assert memory.readable_of(expired) == (oldest, {"a": 1})
+    memory.meet(dataclasses.replace(expired, tags={}))
+    assert memory.readable_of(expired) == (oldest, {}), "the head has no tag of it any more"
+    assert memory.readable_of(header) == (oldest, {})
     for value in ("0", "many", "-1"):  # no coordinator takes it any more; a table may have it from before
-        wrong = dataclasses.replace(definition, properties={"rootline.export.snapshots": value})
-        assert window_of(header, wrong) == window_of(header, definition)
+        assert snapshots_of({"rootline.export.snapshots": value}) == 10
 
 
 def test_stored_metadata_is_believed_only_if_it_is_whole_and_its_own(told: ExportedLake) -> None:
     found = told.export()
     folder, version = ExportFolder.of(told.base_url, TABLE, V3), Version(told.head)
     stored = read_metadata(found.metadata, folder, version, told.table.head().table_uuid)
+    assert stored.current is not None
     assert stored.current["snapshot-id"] == told.table.head().snapshot.snapshot_id
+    assert stored.version == version
     for place in range(0, len(found.metadata), 97):
         flipped = bytearray(found.metadata)
         flipped[place] ^= 4
