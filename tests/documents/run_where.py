@@ -93,6 +93,10 @@ NOT_RUN: dict[Named, str] = {
         "docs/other-engines.md",
         "SELECT * FROM lake.demo.flights VERSION",
     ): "needs that jar: tests/engines/test_spark_rest.py",
+    (
+        "docs/other-engines.md",
+        "[principals.flights-etl]",
+    ): "a file of principals; tests/rest/test_principals.py reads some",
     ("docs/other-engines.md", "connector.name=iceberg"): "Trino's, which the page says is not tested",
 }
 """Blocks that no test runs, and why."""
