@@ -96,7 +96,7 @@ NOT_RUN: dict[Named, str] = {
     (
         "docs/other-engines.md",
         "[principals.flights-etl]",
-    ): "a file of principals; tests/rest/test_principals.py reads some",
+    ): "tests/rest/test_principals.py reads such files",
     ("docs/other-engines.md", "connector.name=iceberg"): "Trino's, which the page says is not tested",
 }
 """Blocks that no test runs, and why."""
