@@ -16,7 +16,11 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestampType
 
+from rootline.client import new_files
+from rootline.client.producer import await_verdict
 from rootline.connect import connect
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.verdict import Verdict
 from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.catalog.served_catalog import served
 from tests.rest.writing_catalog import WritingCatalog, problem, writing_catalog
@@ -587,3 +591,32 @@ def test_two_clients_that_set_different_properties_need_no_retry(catalog: Writin
             with each.transaction() as transaction:
                 transaction.set_properties({f"p{number}": "1"})
     assert {"p0", "p1"} <= catalog.load(table)["properties"].keys()
+
+
+def test_a_change_whose_verdict_cannot_be_read_is_unknown_because_it_may_be_committed(
+    catalog: WritingCatalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("log-unavailable", "the log is away")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(new_files, "await_verdict", away)
+        answer = catalog.commit(table, [{"action": "set-properties", "updates": {"late": "1"}}])
+    status, message = problem(answer)
+    assert (status, answer.json()["error"]["type"]) == (504, "CommitStateUnknownException")
+    assert "the log is away" in message
+
+
+def test_a_change_that_was_committed_before_and_forgotten_is_no_4xx(
+    catalog: WritingCatalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forgotten(*given: Any, **named: Any) -> Verdict:
+        verdict = await await_verdict(*given, **named)
+        return verdict.model_copy(update={"version": None, "snapshot_id": None})
+
+    with monkeypatch.context() as changed:
+        changed.setattr(new_files, "await_verdict", forgotten)
+        answer = catalog.commit(table, [{"action": "set-properties", "updates": {"again": "1"}}])
+    assert problem(answer)[0] == 500
+    assert answer.json()["error"]["type"] == "CommitStateUnknownException"
+    assert catalog.load(table)["properties"]["again"] == "1"
