@@ -620,3 +620,11 @@ def test_a_change_that_was_committed_before_and_forgotten_is_no_4xx(
     assert problem(answer)[0] == 500
     assert answer.json()["error"]["type"] == "CommitStateUnknownException"
     assert catalog.load(table)["properties"]["again"] == "1"
+
+
+@pytest.mark.parametrize("location", ["", "../x.metadata.json", "\0", "x/\0"])
+def test_a_table_is_not_registered_from_a_place_relative_to_the_server(catalog: WritingCatalog, location: str) -> None:
+    answer = catalog.client.post("/namespaces/demo/register", json={"name": "near", "metadata-location": location})
+    status, message = problem(answer)
+    assert status == 400
+    assert "is relative" in message

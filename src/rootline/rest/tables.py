@@ -35,6 +35,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, table_name
 from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.object_keys import is_absolute
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
@@ -65,8 +66,10 @@ async def register(
     """Adopt an Iceberg table, or restore the table that was dropped last under the name. Raises `Refusal`."""
     if asked.overwrite:
         raise bad_request(f"{asked.name:.80}: overwrite is not supported: drop the table first")
-    table = await _free_name(writing, namespace, asked.name)
     session, location = writing.session, asked.metadata_location
+    if not location.startswith("/") and not is_absolute(location):
+        raise bad_request(f"{asked.name:.80}: metadata-location {location[:200]!r} is relative: give a URL")
+    table = await _free_name(writing, namespace, asked.name)
     with about(table):
         dropped = await newest_root(session.store, table)
         if dropped is not None and await _is_last_export(writing, dropped, location):
