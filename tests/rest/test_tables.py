@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -16,7 +18,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestampType
 
-from rootline.client import new_files
+from rootline.client import new_files, planned_change
 from rootline.client.producer import await_verdict
 from rootline.connect import connect
 from rootline.schemas.errors import Unavailable
@@ -628,3 +630,31 @@ def test_a_table_is_not_registered_from_a_place_relative_to_the_server(catalog: 
     status, message = problem(answer)
     assert status == 400
     assert "is relative" in message
+
+
+def test_a_replace_removes_no_row_that_came_after_the_snapshot_that_the_engine_requires(
+    catalog: WritingCatalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = catalog.lake.table(table)
+    one = pa.Table.from_pylist([{"id": 1, "ts": None}], schema=rows.scan().to_arrow().schema)
+    rows.append(one)
+    seen = catalog.load(table)["current-snapshot-id"]
+    publish = planned_change.verdict_on
+    late: list[int] = []
+
+    async def after_another(*given: Any, **named: Any) -> Verdict:
+        if not late:
+            late.append(1)
+            await asyncio.to_thread(rows.append, one)
+        return await publish(*given, **named)
+
+    replace = [{"action": "remove-snapshot-ref", "ref-name": "main"}]
+    require = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": seen}]
+    with monkeypatch.context() as changed:
+        changed.setattr(planned_change, "verdict_on", after_another)
+        answer = catalog.commit(table, replace, require)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "CommitFailedException")
+    assert rows.scan().to_arrow().num_rows == 2
+    require[0]["snapshot-id"] = catalog.load(table)["current-snapshot-id"]
+    assert catalog.commit(table, replace, require).status_code == 200
+    assert rows.scan().to_arrow().num_rows == 0
