@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -16,7 +18,11 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestampType
 
+from rootline.client import new_files, planned_change
+from rootline.client.producer import await_verdict
 from rootline.connect import connect
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.verdict import Verdict
 from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.catalog.served_catalog import served
 from tests.rest.writing_catalog import WritingCatalog, problem, writing_catalog
@@ -587,3 +593,68 @@ def test_two_clients_that_set_different_properties_need_no_retry(catalog: Writin
             with each.transaction() as transaction:
                 transaction.set_properties({f"p{number}": "1"})
     assert {"p0", "p1"} <= catalog.load(table)["properties"].keys()
+
+
+def test_a_change_whose_verdict_cannot_be_read_is_unknown_because_it_may_be_committed(
+    catalog: WritingCatalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("log-unavailable", "the log is away")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(new_files, "await_verdict", away)
+        answer = catalog.commit(table, [{"action": "set-properties", "updates": {"late": "1"}}])
+    status, message = problem(answer)
+    assert (status, answer.json()["error"]["type"]) == (504, "CommitStateUnknownException")
+    assert "the log is away" in message
+
+
+def test_a_change_that_was_committed_before_and_forgotten_is_no_4xx(
+    catalog: WritingCatalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forgotten(*given: Any, **named: Any) -> Verdict:
+        verdict = await await_verdict(*given, **named)
+        return verdict.model_copy(update={"version": None, "snapshot_id": None})
+
+    with monkeypatch.context() as changed:
+        changed.setattr(new_files, "await_verdict", forgotten)
+        answer = catalog.commit(table, [{"action": "set-properties", "updates": {"again": "1"}}])
+    assert problem(answer)[0] == 500
+    assert answer.json()["error"]["type"] == "CommitStateUnknownException"
+    assert catalog.load(table)["properties"]["again"] == "1"
+
+
+@pytest.mark.parametrize("location", ["", "../x.metadata.json", "\0", "x/\0"])
+def test_a_table_is_not_registered_from_a_place_relative_to_the_server(catalog: WritingCatalog, location: str) -> None:
+    answer = catalog.client.post("/namespaces/demo/register", json={"name": "near", "metadata-location": location})
+    status, message = problem(answer)
+    assert status == 400
+    assert "is relative" in message
+
+
+def test_a_replace_removes_no_row_that_came_after_the_snapshot_that_the_engine_requires(
+    catalog: WritingCatalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = catalog.lake.table(table)
+    one = pa.Table.from_pylist([{"id": 1, "ts": None}], schema=rows.scan().to_arrow().schema)
+    rows.append(one)
+    seen = catalog.load(table)["current-snapshot-id"]
+    publish = planned_change.verdict_on
+    late: list[int] = []
+
+    async def after_another(*given: Any, **named: Any) -> Verdict:
+        if not late:
+            late.append(1)
+            await asyncio.to_thread(rows.append, one)
+        return await publish(*given, **named)
+
+    replace = [{"action": "remove-snapshot-ref", "ref-name": "main"}]
+    require = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": seen}]
+    with monkeypatch.context() as changed:
+        changed.setattr(planned_change, "verdict_on", after_another)
+        answer = catalog.commit(table, replace, require)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "CommitFailedException")
+    assert rows.scan().to_arrow().num_rows == 2
+    require[0]["snapshot-id"] = catalog.load(table)["current-snapshot-id"]
+    assert catalog.commit(table, replace, require).status_code == 200
+    assert rows.scan().to_arrow().num_rows == 0

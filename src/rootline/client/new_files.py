@@ -44,7 +44,7 @@ from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, decode_l
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
-from rootline.schemas.errors import Internal, Invalid, Unavailable
+from rootline.schemas.errors import Internal, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import is_absolute, key_of
@@ -365,13 +365,21 @@ async def commit_intent(session: Session, stamp: WriterStamp, intent: Intent, *,
 async def verdict_on(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Verdict:
     """Publish `intent` and return its verdict, which may be a rejection.
 
-    Raises `OutcomeUnknown` (`verdict-timeout`).
+    Raises:
+        Unavailable: nothing was appended to the log.
+        OutcomeUnknown: `verdict-timeout`, also if the log stopped responding after the intent was appended.
     """
     stamped = stamp.stamp(intent)
     deadline_s = session.environment.monotonic_s() + timeout_s
     position = await publish_intent(session, stamped)
     rest_s = deadline_s - session.environment.monotonic_s()
-    return await await_verdict(session, stamped, position, timeout_s=rest_s)
+    try:
+        return await await_verdict(session, stamped, position, timeout_s=rest_s)
+    except Unavailable as error:
+        raise OutcomeUnknown(
+            "verdict-timeout",
+            f"{intent.table}: intent {intent.intent_id} is on the log, and its verdict cannot be read: {error.message}",
+        ) from error
 
 
 async def append_files(

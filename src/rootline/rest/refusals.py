@@ -50,6 +50,7 @@ STATUS_OF_CODE: Final[Mapping[str, Status]] = MappingProxyType(
         "definition-changed": _COMMIT_FAILED,
         "table-uuid-mismatch": _COMMIT_FAILED,
         "view-changed": _COMMIT_FAILED,
+        "file-already-live": Status(500, "CommitStateUnknownException"),  # the intent, or its files, are in the table
     }
 )
 """The status of each code that is not a 400 when it refuses a change."""

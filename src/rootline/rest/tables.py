@@ -34,7 +34,8 @@ from rootline.rest.writing import Writing
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, table_name
-from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.intent import Intent, IntentKind, Isolation
+from rootline.schemas.object_keys import is_absolute
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
@@ -65,8 +66,10 @@ async def register(
     """Adopt an Iceberg table, or restore the table that was dropped last under the name. Raises `Refusal`."""
     if asked.overwrite:
         raise bad_request(f"{asked.name:.80}: overwrite is not supported: drop the table first")
-    table = await _free_name(writing, namespace, asked.name)
     session, location = writing.session, asked.metadata_location
+    if not location.startswith("/") and not is_absolute(location):
+        raise bad_request(f"{asked.name:.80}: metadata-location {location[:200]!r} is relative: give a URL")
+    table = await _free_name(writing, namespace, asked.name)
     with about(table):
         dropped = await newest_root(session.store, table)
         if dropped is not None and await _is_last_export(writing, dropped, location):
@@ -150,7 +153,13 @@ async def _change(
         is_replace = wanted.is_replace or (wanted.may_replace and not await _refs(writing, table, asked))
         changes = wanted.changes_of(shown, header.definition.digest, is_replace=is_replace)
         if is_replace:
-            return _replace(writing, header, before, changes, asked)
+            replacing = _replace(writing, header, before, changes, asked)
+            if wanted.is_replace and not wanted.needs_refs:
+                return replacing
+            # no row may arrive or leave between this check and the commit
+            number = header.snapshot.sequence_number
+            read = {"isolation": Isolation.SERIALIZABLE, "read_sequence_number": number, "filter": "true"}
+            return replacing.model_copy(update=read)
         after = before if changes is None else evolved(before, changes)
         if changes is None or after is before:
             return None

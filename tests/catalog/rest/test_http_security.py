@@ -99,6 +99,22 @@ def test_the_catalog_without_a_token_answers_no_foreign_name(tmp_path: Path) -> 
         assert client.get("/v1/config", headers=headers).status_code == 200
 
 
+FOREIGN_PAGES = ("https://lake.example", "http://10.0.0.1:80", "null", "http://[bad", "")
+
+
+def test_without_a_token_a_web_page_of_another_host_changes_nothing(tmp_path: Path) -> None:
+    """A page may send a POST as plain text to 127.0.0.1 without asking first. The browser adds the page's origin."""
+    body = '{"namespace": ["taken"]}'
+    with asked(tmp_path, log="") as client:
+        for page in FOREIGN_PAGES:
+            headers = {"Origin": page, "Content-Type": "text/plain"}
+            refused = client.post("/v1/own/namespaces", content=body, headers=headers)
+            assert (refused.status_code, refused.json()["error"]["type"]) == (403, "ForbiddenException"), page
+        assert client.get("/v1/own/namespaces").json()["namespaces"] == []
+        own = client.post("/v1/own/namespaces", content=body, headers={"Origin": "http://localhost:8181"})
+        assert own.status_code == 200
+
+
 def test_the_catalog_takes_its_own_tokens_and_those_of_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOTLINE_HTTP__TOKEN", "of-http")
     with asked(tmp_path, token=SecretStr("of-catalog")) as client:

@@ -15,7 +15,8 @@ response waits for its client is closed. So a probe or a scrape, which sends its
 response, is served however many connections others keep open. The library considers a response finished when the
 transport has it, so the transport's buffer shows how much the client has read. A browser connects to an address of this
 machine for every name that a page's DNS server maps to it ("DNS rebinding"). So the host name in a request shows
-whether a foreign page sent it. The operator decides whether to open other addresses.
+whether a foreign page sent it. A page may also send a POST to the address itself, which its `Origin` shows. The
+operator decides whether to open other addresses.
 """
 
 from __future__ import annotations
@@ -40,25 +41,33 @@ from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 FOREIGN: Final = (
-    "without a token this server responds at its loopback address only under a name of this machine: use localhost, "
-    "or set ROOTLINE_HTTP__TOKEN"
+    "without a token this server responds at its loopback address only under a name of this machine, and to no page of "
+    "another: use localhost, or set ROOTLINE_HTTP__TOKEN"
 )
 
 
 def is_foreign(scope: Scope) -> bool:
-    """Whether a request arrived at a loopback address under a name that is not this machine's.
+    """Whether a request arrived at a loopback address under a name that is not this machine's, or from a web page that
+    is not.
 
-    A request without a name is not foreign, because no browser sends one.
+    A request without a name is not foreign, because no browser sends one. A browser names the page in `Origin` with
+    every request that another origin's page sends and that is more than a plain read.
     """
-    server = scope.get("server") or ("", None)
-    names_host = "host" in Headers(scope=scope)
-    return names_host and is_loopback(str(server[0])) and not is_loopback(named_host(scope))
+    server, headers = scope.get("server") or ("", None), Headers(scope=scope)
+    hosts = [named_host(scope)] if "host" in headers else []
+    hosts += map(_host_in, headers.getlist("origin"))
+    return is_loopback(str(server[0])) and not all(map(is_loopback, hosts))
 
 
 def named_host(scope: Scope) -> str:
     """The host in a request, without its port, or empty if there is no readable host."""
+    return _host_in(f"//{Headers(scope=scope).get('host', '')}")
+
+
+def _host_in(url: str) -> str:
+    """The host in a URL, or empty if there is no readable host."""
     try:
-        return urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
+        return urlsplit(url).hostname or ""
     except ValueError:
         return ""
 
