@@ -241,25 +241,6 @@ def test_a_requirement_that_does_not_hold_is_a_failed_commit(
     assert "a" not in catalog.load(table)["properties"]
 
 
-def test_an_added_part_is_selected_by_the_id_that_its_client_gave(catalog: WritingCatalog, table: str) -> None:
-    wider: dict[str, Any] = {"schema-id": 9, "type": "struct", "fields": [{**COLUMNS[0], "id": 1, "name": "key"}]}
-    by_key = {"fields": [{"source-id": 1, "field-id": 1000, "transform": "bucket[4]", "name": "b"}]}
-    order = {"fields": [{"source-id": 1, "transform": "identity", "direction": "asc", "null-order": "nulls-last"}]}
-    added = [
-        {"action": "add-schema", "schema": wider},
-        {"action": "set-current-schema", "schema-id": 9},
-        {"action": "add-spec", "spec": {**by_key, "spec-id": 7}},
-        {"action": "set-default-spec", "spec-id": 7},
-        {"action": "add-sort-order", "sort-order": {**order, "order-id": 5}},
-        {"action": "set-default-sort-order", "sort-order-id": 5},
-    ]
-    metadata = catalog.commit(table, added).json()["metadata"]
-    assert [metadata[each] for each in ("current-schema-id", "default-spec-id", "default-sort-order-id")] == [1, 1, 1]
-    renamed = {**wider, "schema-id": 1, "fields": [{**wider["fields"][0], "name": "k"}]}
-    taken = [{"action": "add-schema", "schema": renamed}, {"action": "set-current-schema", "schema-id": 1}]
-    assert catalog.commit(table, taken).json()["metadata"]["current-schema-id"] == 1
-
-
 def test_requirements_that_hold_let_a_commit_pass(catalog: WritingCatalog, table: str) -> None:
     before = catalog.load(table)
     requirements = [

@@ -190,7 +190,7 @@ class TableCommit:
     def changes_of(self, shown: ShownTable, digest: bytes, *, is_replace: bool) -> DefinitionChanges | None:
         """The changes of the table's definition, whose SHA-256 is `digest`. `None` if the request names no change.
 
-        `is_replace`: whether they come with a removal of all rows.
+        `is_replace`: whether all rows are removed as well.
 
         Raises:
             Refusal: the uuid, the location or the format is not the table's.
