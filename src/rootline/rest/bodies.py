@@ -8,18 +8,21 @@ because newer clients send more.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from rootline.catalog.rest.responses import bad_request
 from rootline.schemas.model_faults import fault_of_model
 from rootline.schemas.view_metadata import SqlRepresentation
 
-BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+"""An intent has at most a quarter of it. Parsing a longer body would keep commits of the same process waiting."""
+_BODY_S: Final = 30.0
 _Model = TypeVar("_Model", bound="Body")
 
 
@@ -196,7 +199,19 @@ class Renaming(Body):
 
 
 async def read_body(request: Request, kind: type[_Model]) -> _Model:
-    """The body of a request. Raises `Refusal`: it is too large, or not what `kind` describes."""
+    """The body of a request. Raises `Refusal`: it is too large or too slow, or not what `kind` describes."""
+    try:
+        async with asyncio.timeout(_BODY_S):
+            body = await _received(request)
+    except (TimeoutError, ClientDisconnect):
+        raise bad_request(f"the body did not arrive within {_BODY_S:g} s; send the request anew") from None
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise bad_request(f"the body is not a valid request: {fault_of_model(error)}") from None
+
+
+async def _received(request: Request) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -206,7 +221,4 @@ async def read_body(request: Request, kind: type[_Model]) -> _Model:
                 "parts, or many files through rootline.connect"
             )
         parts.append(part)
-    try:
-        return kind.model_validate_json(b"".join(parts))
-    except ValidationError as error:
-        raise bad_request(f"the body is not a valid request: {fault_of_model(error)}") from None
+    return b"".join(parts)

@@ -82,6 +82,15 @@ _DEFINING: Final = frozenset(
         "remove-properties",
     }
 )
+_SELECTING: Final[Mapping[str, tuple[str, str, str, str, str]]] = MappingProxyType(
+    {
+        "set-current-schema": ("schema-id", "add-schema", "schema", "schema-id", "schemas"),
+        "set-default-spec": ("spec-id", "add-spec", "spec", "spec-id", "partition-specs"),
+        "set-default-sort-order": ("sort-order-id", "add-sort-order", "sort-order", "order-id", "sort-orders"),
+    }
+)
+"""Update that selects a part → its member, the update that adds such a part, the part's member there, the part's id,
+and the member of the metadata that lists all of them."""
 _PROPERTIES: Final = ("set-properties", "remove-properties")
 _NO_STATISTICS: Final = "Rootline keeps statistics with its files, so it stores no statistics files: omit it"
 _NO_KEYS: Final = "files of Rootline's tables are not encrypted: omit it"
@@ -192,7 +201,7 @@ class TableCommit:
             raise bad_request(f"{table}: assign-uuid {self.table_uuid}: a table's uuid cannot change; omit it")
         if not is_replace:  # like a create, it may name a location, and stays in the catalog's
             self.check_location(table, shown.location)
-        made = list(self.definitions)
+        made = _naming_added(self.definitions, shown)
         wanted = self.format_version or shown.format_version
         if wanted < shown.format_version:
             raise bad_request(
@@ -325,6 +334,28 @@ def new_definition(table_uuid: uuid.UUID, updates: Sequence[Update]) -> TableDef
     return first_definition(table_uuid, changes)
 
 
+def _naming_added(updates: Iterable[Update], shown: ShownTable) -> list[Update]:
+    """The updates, where `LAST_ADDED` replaces the id that a client gave to what it added last.
+
+    DuckDB selects an added schema or spec by this id. An id that the table has already means what the table has.
+    """
+    found: list[Update] = []
+    given: dict[str, object] = {}
+    for each in updates:
+        action = each["action"]
+        if action in _SELECTING:
+            member, add, _, part_id, listed = _SELECTING[action]
+            chosen = each.get(member)
+            known = [part[part_id] for part in shown.exported.metadata()[listed]]
+            if add in given and chosen == given[add] and chosen not in known:
+                each = {**each, member: LAST_ADDED}
+        for _, add, part, part_id, _ in _SELECTING.values():
+            if action == add and isinstance(each.get(part), dict):
+                given[add] = each[part].get(part_id)
+        found.append(each)
+    return found
+
+
 def _check_requirement(table: TableName, each: Update) -> None:
     kind = str(each.get("type"))
     if kind in _NUMBERED:
@@ -365,9 +396,12 @@ def _text_of(table: TableName, what: str, body: Update, member: str) -> str:
 def _uuid_of(table: TableName, what: str, body: Update) -> uuid.UUID:
     text = _text_of(table, what, body, "uuid")
     try:
-        return uuid.UUID(text)
+        found = uuid.UUID(text)
     except ValueError:
-        raise bad_request(f"{table}: {what}: {text[:60]!r} is not a UUID: write one") from None
+        found = uuid.UUID(int=0)
+    if not found.int:
+        raise bad_request(f"{table}: {what}: {text[:60]!r} is not the UUID of a table: write one")
+    return found
 
 
 def _format_of(table: TableName, wanted: object) -> int:

@@ -201,8 +201,8 @@ async def _answer(writing: Writing, table: TableName, format_version: FormatVers
     """The response for a table whose change is committed. It is a 500 if the table cannot be shown."""
     try:
         return await _load(writing, table, format_version)
-    except (Refusal, RootlineError) as error:
-        reason = message_of(error) if isinstance(error, RootlineError) else error.message
+    except Exception as error:
+        reason = message_of(error) if isinstance(error, RootlineError) else str(error)
         words = f"{table}: the change is committed, but the table cannot be shown: {reason}"
         raise Refusal(500, "CommitStateUnknownException", words) from error
 
