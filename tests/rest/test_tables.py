@@ -164,7 +164,7 @@ def test_names_that_differ_in_case_are_different_names(catalog: WritingCatalog) 
 def test_a_body_beyond_the_limit_is_refused(catalog: WritingCatalog) -> None:
     status, message = problem(catalog.create("demo", name="large", schema=SCHEMA, properties={"x": "y" * 17_000_000}))
     assert status == 400
-    assert "16,777,216 bytes" in message
+    assert "4,194,304 bytes" in message
 
 
 def test_a_staged_table_is_created_by_its_commit(catalog: WritingCatalog) -> None:
@@ -281,7 +281,7 @@ def test_requirements_that_hold_let_a_commit_pass(catalog: WritingCatalog, table
         ({"action": "upgrade-format-version", "format-version": 4}, "format version 4 is not supported"),
         ({"action": "upgrade-format-version"}, "format version None is not supported"),
         ({"action": "assign-uuid", "uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1"}, "uuid cannot change"),
-        ({"action": "assign-uuid", "uuid": "x"}, "is not a UUID"),
+        ({"action": "assign-uuid", "uuid": "x"}, "is not the UUID of a table"),
         ({"action": "set-properties", "updates": {"uuid": "x"}}, "uuid is a fact of the table"),
         ({"action": "set-properties", "updates": {"a": 1}}, "updates must map names to strings"),
         ({"action": "set-properties", "updates": {"rootline.export.format": "9"}}, "it must be 2 or 3"),

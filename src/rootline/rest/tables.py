@@ -156,7 +156,7 @@ async def _change(
             replacing = _replace(writing, header, before, changes, asked)
             if wanted.is_replace and not wanted.needs_refs:
                 return replacing
-            # no row may arrive or leave between this check and the commit
+            # no row may be added or removed between this check and the commit
             number = header.snapshot.sequence_number
             read = {"isolation": Isolation.SERIALIZABLE, "read_sequence_number": number, "filter": "true"}
             return replacing.model_copy(update=read)
