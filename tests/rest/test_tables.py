@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import httpx
-import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestampType
 
-from rootline.client import new_files, planned_change
-from rootline.client.producer import await_verdict
-from rootline.connect import connect
-from rootline.schemas.errors import Unavailable
-from rootline.schemas.verdict import Verdict
 from tests.catalog.pyiceberg_catalog import catalog_at
-from tests.catalog.served_catalog import served
-from tests.rest.writing_catalog import WritingCatalog, problem, writing_catalog
+from tests.rest.writing_catalog import COLUMNS, SCHEMA, WritingCatalog, problem
 
-COLUMNS: list[dict[str, Any]] = [
-    {"id": 7, "name": "id", "type": "long", "required": True},
-    {"id": 3, "name": "ts", "type": "timestamp", "required": False},
-]
-SCHEMA: dict[str, Any] = {"type": "struct", "schema-id": 5, "fields": COLUMNS}
 BY_DAY = {"spec-id": 9, "fields": [{"source-id": 3, "field-id": 1009, "transform": "day", "name": "day_of"}]}
 BY_ID = {
     "order-id": 4,
     "fields": [{"source-id": 7, "transform": "identity", "direction": "desc", "null-order": "nulls-last"}],
 }
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WritingCatalog]:
-    with writing_catalog(tmp_path_factory.mktemp("rest") / "lake") as found:
-        yield found
-
-
-@pytest.fixture
-def table(catalog: WritingCatalog, request: pytest.FixtureRequest) -> str:
-    """A new table, named after the test."""
-    name = f"t{abs(hash(request.node.name))}"
-    assert catalog.create("demo", name=name, schema=SCHEMA, properties={"owner": "me"}).status_code == 200
-    return f"demo.{name}"
 
 
 def test_a_created_table_has_fresh_ids_and_is_answered_as_a_load_answers(catalog: WritingCatalog) -> None:
@@ -519,142 +488,3 @@ def test_pyiceberg_creates_a_table_in_a_transaction(catalog: WritingCatalog) -> 
         assert [field.name for field in found.schema().fields] == ["id", "more"]
         assert found.properties["owner"] == "me"
     assert "rootline.export.format" not in catalog.lake.table("demo.by_step").definition().properties
-
-
-def test_a_change_without_a_verdict_in_time_has_an_unknown_outcome(tmp_path: Path) -> None:
-    with writing_catalog(tmp_path / "lake") as found:
-        assert found.create("demo", name="kept", schema=SCHEMA).status_code == 200
-    asked = {"updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
-    with served(tmp_path / "lake", log="", commit_timeout_s=1.5) as url, httpx.Client(base_url=f"{url}/v1") as client:
-        answer = client.post("/namespaces/demo/tables/kept", json=asked)  # no coordinator runs
-    assert problem(answer)[0] == 504
-    assert answer.json()["error"]["type"] == "CommitStateUnknownException"
-    with connect(tmp_path / "lake") as lake:
-        lake.table("demo.kept").append({"id": [1]})
-        assert lake.table("demo.kept").definition().properties["a"] == "b"
-
-
-def test_two_clients_that_alter_at_once_both_succeed(catalog: WritingCatalog, table: str) -> None:
-    failed: list[BaseException] = []
-
-    def alter(column: str) -> None:
-        with catalog_at(catalog.url, "own") as client:
-            for number in range(3):
-                for _ in range(20):
-                    try:
-                        with client.load_table(table).update_schema() as change:
-                            change.add_column(f"{column}{number}", LongType())
-                        break
-                    except CommitFailedException:
-                        continue
-                    except BaseException as error:
-                        failed.append(error)
-                        return
-                else:
-                    failed.append(AssertionError(f"{column}{number} was never added"))
-
-    threads = [threading.Thread(target=alter, args=(column,)) for column in ("a", "b")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    fields = catalog.lake.table(table).definition().schema.fields
-    assert {field.name for field in fields} == {"id", "ts", *(f"{one}{number}" for one in "ab" for number in range(3))}
-    assert len({field.field_id for field in fields}) == 8
-
-
-def test_changes_whose_requirements_still_hold_are_planned_again_by_the_catalog(
-    catalog: WritingCatalog, table: str
-) -> None:
-    require = [{"type": "assert-current-schema-id", "current-schema-id": 0}]
-    answers: list[int] = []
-
-    def order(column: int, *widths: int) -> None:
-        for width in widths:
-            field = {"source-id": column, "direction": "asc", "null-order": "nulls-first"}
-            fields = [{**field, "transform": f"bucket[{width}]"}]
-            update = {"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": fields}}
-            answers.append(catalog.commit(table, [update], require).status_code)
-
-    threads = [threading.Thread(target=order, args=(column, 2, 3, 4, 5)) for column in (1, 2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == [200] * 8
-    assert len(catalog.lake.table(table).definition().sort_orders) == 9
-
-
-def test_two_clients_that_set_different_properties_need_no_retry(catalog: WritingCatalog, table: str) -> None:
-    with catalog_at(catalog.url, "own") as first, catalog_at(catalog.url, "own") as second:
-        tables = [client.load_table(table) for client in (first, second)]
-        for number, each in enumerate(tables):
-            with each.transaction() as transaction:
-                transaction.set_properties({f"p{number}": "1"})
-    assert {"p0", "p1"} <= catalog.load(table)["properties"].keys()
-
-
-def test_a_change_whose_verdict_cannot_be_read_is_unknown_because_it_may_be_committed(
-    catalog: WritingCatalog, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def away(*_: object, **__: object) -> None:
-        raise Unavailable("log-unavailable", "the log is away")
-
-    with monkeypatch.context() as changed:
-        changed.setattr(new_files, "await_verdict", away)
-        answer = catalog.commit(table, [{"action": "set-properties", "updates": {"late": "1"}}])
-    status, message = problem(answer)
-    assert (status, answer.json()["error"]["type"]) == (504, "CommitStateUnknownException")
-    assert "the log is away" in message
-
-
-def test_a_change_that_was_committed_before_and_forgotten_is_no_4xx(
-    catalog: WritingCatalog, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def forgotten(*given: Any, **named: Any) -> Verdict:
-        verdict = await await_verdict(*given, **named)
-        return verdict.model_copy(update={"version": None, "snapshot_id": None})
-
-    with monkeypatch.context() as changed:
-        changed.setattr(new_files, "await_verdict", forgotten)
-        answer = catalog.commit(table, [{"action": "set-properties", "updates": {"again": "1"}}])
-    assert problem(answer)[0] == 500
-    assert answer.json()["error"]["type"] == "CommitStateUnknownException"
-    assert catalog.load(table)["properties"]["again"] == "1"
-
-
-@pytest.mark.parametrize("location", ["", "../x.metadata.json", "\0", "x/\0"])
-def test_a_table_is_not_registered_from_a_place_relative_to_the_server(catalog: WritingCatalog, location: str) -> None:
-    answer = catalog.client.post("/namespaces/demo/register", json={"name": "near", "metadata-location": location})
-    status, message = problem(answer)
-    assert status == 400
-    assert "is relative" in message
-
-
-def test_a_replace_removes_no_row_that_came_after_the_snapshot_that_the_engine_requires(
-    catalog: WritingCatalog, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = catalog.lake.table(table)
-    one = pa.Table.from_pylist([{"id": 1, "ts": None}], schema=rows.scan().to_arrow().schema)
-    rows.append(one)
-    seen = catalog.load(table)["current-snapshot-id"]
-    publish = planned_change.verdict_on
-    late: list[int] = []
-
-    async def after_another(*given: Any, **named: Any) -> Verdict:
-        if not late:
-            late.append(1)
-            await asyncio.to_thread(rows.append, one)
-        return await publish(*given, **named)
-
-    replace = [{"action": "remove-snapshot-ref", "ref-name": "main"}]
-    require = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": seen}]
-    with monkeypatch.context() as changed:
-        changed.setattr(planned_change, "verdict_on", after_another)
-        answer = catalog.commit(table, replace, require)
-    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "CommitFailedException")
-    assert rows.scan().to_arrow().num_rows == 2
-    require[0]["snapshot-id"] = catalog.load(table)["current-snapshot-id"]
-    assert catalog.commit(table, replace, require).status_code == 200
-    assert rows.scan().to_arrow().num_rows == 0

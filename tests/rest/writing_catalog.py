@@ -1,6 +1,7 @@
 """A lake with a catalog that writes, for tests that change it as engines do.
 
-Owns: both, and the shape of requests. Does not own: how a catalog is served (`tests.catalog.served_catalog`).
+Owns: both, the shape of requests, the columns of tables in them. Does not own: how a catalog is served
+(`tests.catalog.served_catalog`).
 Invariants: the lake is open while the catalog runs, because its embedded coordinator commits the catalog's intents.
 """
 
@@ -17,6 +18,12 @@ import httpx
 from rootline.client.lake import Lake
 from rootline.connect import connect
 from tests.catalog.served_catalog import served
+
+COLUMNS: list[dict[str, Any]] = [
+    {"id": 7, "name": "id", "type": "long", "required": True},
+    {"id": 3, "name": "ts", "type": "timestamp", "required": False},
+]
+SCHEMA: dict[str, Any] = {"type": "struct", "schema-id": 5, "fields": COLUMNS}
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def test_tables_whose_columns_partitions_and_orders_change_are_what_the_accepted
 
 def test_what_is_swept_all_the_time_was_needed_by_no_one() -> None:
     """Behind kills, late removals and cut-off readers: `judge` reads all that is left."""
-    outcome = simulate(16, 200, expires=True)
+    outcome = simulate(21, 200, expires=True)
     assert outcome.committed >= 120
     assert outcome.sweeps >= 3
     assert outcome.swept >= 3
