@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def listed(outcome: Outcome) -> set[tuple[str, str]]:
 
 def named(test: KitTest) -> tuple[str, str]:
     kind = "views" if "View" in test.kind else "tables"
-    return kind, test.name.replace("()", "").replace("(Path)", "").replace("(int)", "")
+    return kind, re.sub(r"\(\w*\)", "", test.name)
 
 
 def check(tests: list[KitTest]) -> None:
