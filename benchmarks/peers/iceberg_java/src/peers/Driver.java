@@ -138,9 +138,9 @@ public final class Driver {
       startServer();
     }
     catalog = newCatalog();
-    TableIdentifier name = TableIdentifier.of("bench", place.get("table").asText());
+    TableIdentifier name = name();
     if (creates) {
-      ((SupportsNamespaces) catalog).createNamespace(Namespace.of("bench"));
+      ((SupportsNamespaces) catalog).createNamespace(name.namespace());
       Map<String, String> properties = new HashMap<>();
       if (!text("options", "retries").isEmpty()) {
         properties.put("commit.retry.num-retries", text("options", "retries"));
@@ -164,6 +164,12 @@ public final class Driver {
     JdbcCatalog found = new JdbcCatalog();
     found.initialize(text("options", "schema"), properties);
     return found;
+  }
+
+  /** All servers share one database, so each table of a REST catalog has a namespace of its own. */
+  private TableIdentifier name() {
+    String namespace = text("options", "catalog").equals("rest") ? text("options", "schema") : "bench";
+    return TableIdentifier.of(namespace, place.get("table").asText());
   }
 
   private Map<String, String> database() {
@@ -244,7 +250,7 @@ public final class Driver {
   }
 
   private int plan(JsonNode between) throws Exception {
-    Table fresh = newCatalog().loadTable(TableIdentifier.of("bench", place.get("table").asText()));
+    Table fresh = newCatalog().loadTable(name());
     TableScan scan = fresh.newScan();
     if (!between.isNull()) {
       scan =
