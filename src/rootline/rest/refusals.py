@@ -65,6 +65,17 @@ def about(name: str) -> Iterator[None]:
         raise refusal_of_change(error, name) from error
 
 
+@contextmanager
+def after_commit(name: str) -> Iterator[None]:
+    """Turn every error of a block into an unknown outcome, because the change of `name` is committed."""
+    try:
+        yield
+    except Exception as error:
+        reason = message_of(error) if isinstance(error, RootlineError) else str(error)
+        words = f"{name}: the change is committed, but it cannot be shown: {reason}"
+        raise Refusal(500, "CommitStateUnknownException", words) from error
+
+
 def refusal_of_change(error: Exception, name: str = "") -> Refusal:
     """The error response for `error`, which a writing request about `name` raised."""
     match error:
@@ -90,5 +101,5 @@ def table_exists(name: str) -> Refusal:
 
 
 def requirement_failed(reason: str) -> Refusal:
-    """The error for a requirement that is not met. Clients reload the table and decide anew."""
+    """The error for a requirement that is not met. Clients then reload the table and retry."""
     return Refusal(*_COMMIT_FAILED[:2], f"Requirement failed: {reason}")

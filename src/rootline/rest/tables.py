@@ -19,7 +19,6 @@ from rootline.catalog.rest.responses import (
     Refusal,
     SnapshotMode,
     bad_request,
-    message_of,
     no_such_table,
 )
 from rootline.catalog.table_metadata import staged_metadata
@@ -28,11 +27,11 @@ from rootline.client.iceberg_tables import adopt_table
 from rootline.client.planned_change import commit_planned
 from rootline.client.session import Commit
 from rootline.rest.bodies import Name, Renaming, TableToCreate, TableToRegister, Updates
-from rootline.rest.refusals import about, requirement_failed, table_exists
+from rootline.rest.refusals import about, after_commit, requirement_failed, table_exists
 from rootline.rest.table_changes import ShownTable, TableCommit, new_definition, parsed_commit, updates_of
 from rootline.rest.writing import Writing
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Corrupt, Invalid, RootlineError
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, table_name
 from rootline.schemas.intent import Intent, IntentKind, Isolation
 from rootline.schemas.object_keys import is_absolute
@@ -128,7 +127,7 @@ async def _create_staged(
     try:
         await _free_name(writing, namespace_of(table), name_in_namespace(table))
     except Refusal as refusal:
-        if refusal.status == table_exists(table).status and await _state(writing, table) is NameState.TABLE:
+        if refusal.status == 409 and await _state(writing, table) is NameState.TABLE:
             raise requirement_failed("table already exists") from None
         raise
     shown_by_default = writing.catalog.format_of(format_version, {})
@@ -198,13 +197,9 @@ def _replace(
 
 
 async def _answer(writing: Writing, table: TableName, format_version: FormatVersion | None) -> bytes:
-    """The response for a table whose change is committed. It is a 500 if the table cannot be shown."""
-    try:
+    """The response for a table whose change is committed."""
+    with after_commit(table):
         return await _load(writing, table, format_version)
-    except Exception as error:
-        reason = message_of(error) if isinstance(error, RootlineError) else str(error)
-        words = f"{table}: the change is committed, but the table cannot be shown: {reason}"
-        raise Refusal(500, "CommitStateUnknownException", words) from error
 
 
 async def _load(writing: Writing, table: TableName, format_version: FormatVersion | None) -> bytes:

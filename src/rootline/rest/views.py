@@ -35,7 +35,7 @@ from rootline.rest.bodies import (
     ViewToCreate,
     ViewUpdates,
 )
-from rootline.rest.refusals import about, requirement_failed
+from rootline.rest.refusals import about, after_commit, requirement_failed
 from rootline.rest.writing import Writing
 from rootline.schemas.errors import Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, name_in_namespace, namespace_of, table_name
@@ -261,11 +261,8 @@ def _one(kind: type[_Update], asked: ViewUpdates, name: TableName) -> _Update | 
 
 async def _answer(writing: Writing, name: TableName) -> bytes:
     """The view after a commit."""
-    try:
+    with after_commit(name):
         return await writing.catalog.view(namespace_of(name), name_in_namespace(name))
-    except Exception as error:
-        words = f"{name}: the change is committed, but the view cannot be read now ({error}); reload it"
-        raise Refusal(500, "CommitStateUnknownException", words) from error
 
 
 @contextmanager

@@ -37,7 +37,7 @@ _RESERVED: Final = ("added-", "removed-", "deleted-", "total-", "changed-partiti
 
 
 def operation_of(effect: Effect) -> Operation:
-    """The operation: `append`, `delete` or `overwrite` by the changes of rows alone, `replace` if there is none.
+    """The operation, which follows from the changes of rows: `append`, `delete`, `overwrite`, or `replace` without any.
 
     Maintenance in the same root changes no row and no data file, so a reader of changes may ignore it (decision 0132).
     """
