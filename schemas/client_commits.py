@@ -1,0 +1,90 @@
+"""What an intent says of the Iceberg client whose commit it is, and what a root says of such commits.
+
+Owns: the word `rootline.client` of an intent's summary, the key `rootline.client-snapshots` of a snapshot's summary.
+Does not own: the difference that a client made (`rootline.rest`), what is kept of its progress
+(`rootline.schemas.parts.progress`), how exports show it (`rootline.catalog`).
+Invariants: a decoded value has the right types and signs, and any other input is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from rootline.schemas.errors import Invalid
+from rootline.schemas.parts.header_part import count_of, encode_json, string_of
+
+CLIENT: Final = "rootline.client"
+"""The word of an intent's summary with its `ClientCommit`. Every other word that begins with `rootline.` is refused."""
+CLIENT_SNAPSHOTS: Final = "rootline.client-snapshots"
+"""Key of a snapshot's summary: the snapshots that clients made, and that the root commits. `[[id, operation], …]`."""
+CLIENT_WRITER_PREFIX: Final = "rest/"
+"""The prefix of the writer ids of clients' commits, before the id of the client's first snapshot."""
+
+
+class ClientSnapshot(NamedTuple):
+    """A snapshot by its client's own id. `operation` is in Iceberg's words, as the client gave it."""
+
+    snapshot_id: int
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCommit:
+    """One commit of a client.
+
+    * `snapshots`: what the client made on its base, in order. At least one.
+    * `digest`: of the files that it adds, 64 hexadecimal digits. Two commits under one id are the same if it is equal.
+    * `progress`: identity of a streaming job → the words of the intent's summary that say how far it has come.
+    """
+
+    snapshots: tuple[ClientSnapshot, ...]
+    digest: str
+    progress: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The value of the word."""
+        body: dict[str, Any] = {"snapshots": self.snapshots, "digest": self.digest}
+        if self.progress:
+            body["progress"] = dict(self.progress)
+        return encode_json(body)
+
+    @staticmethod
+    def of(summary: Mapping[str, str]) -> ClientCommit | None:
+        """The commit in an intent's summary, or `None` without the word. Raises `Invalid` (`intent-malformed`)."""
+        text = summary.get(CLIENT)
+        if text is None:
+            return None
+        try:
+            body = json.loads(text)
+            if not body["snapshots"] or body.keys() - {"snapshots", "digest", "progress"}:
+                raise ValueError("it has no snapshot, or a member that is unknown")
+            progress = {name: _words_in(words, summary) for name, words in body.get("progress", {}).items()}
+            digest = bytes.fromhex(string_of(body["digest"]))
+            return ClientCommit(_snapshots(body["snapshots"]), digest.hex(), progress)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise Invalid("intent-malformed", f"summary: {CLIENT} cannot be read: {error!s:.200}") from None
+
+
+def client_snapshots_in(summary: Mapping[str, str]) -> tuple[ClientSnapshot, ...]:
+    """The clients' snapshots that a root commits, by its snapshot's summary. Raises `ValueError` or `TypeError`."""
+    text = summary.get(CLIENT_SNAPSHOTS)
+    return () if text is None else _snapshots(json.loads(text))
+
+
+def client_snapshots_word(snapshots: Iterable[ClientSnapshot]) -> str:
+    """The value of `CLIENT_SNAPSHOTS`."""
+    return encode_json([list(each) for each in snapshots])
+
+
+def _snapshots(items: Any) -> tuple[ClientSnapshot, ...]:
+    return tuple([ClientSnapshot(count_of(each), string_of(operation)) for each, operation in items])
+
+
+def _words_in(words: Any, summary: Mapping[str, str]) -> tuple[str, ...]:
+    missing = [word for word in words if word not in summary]
+    if missing:
+        raise ValueError(f"the summary has no word {missing[0]!r:.60}")
+    return tuple(words)
