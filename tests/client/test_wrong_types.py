@@ -104,7 +104,10 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     Lake.producer: {"writer_id": [*TEXT, ""]},
     Lake.async_producer: {"writer_id": [*TEXT, ""]},
     Lake.close: {"patience_s": SECONDS},
-    TableHandle.append: {"data": ROWS, "merge_schema": TRUTH, **SIZE, **SECONDS_AND_SUMMARY},
+    TableHandle.append: {
+        "data": ROWS, "merge_schema": TRUTH, "writer_id": [*TEXT, ""], "writer_sequence": [*WHOLE, -1],
+        **SIZE, **SECONDS_AND_SUMMARY,
+    },
     TableHandle.add_files: {"files": FILES, **SECONDS_AND_SUMMARY},
     TableHandle.write_leaves: {"files": FILES, "spec_id": WHOLE},
     TableHandle.overwrite: {

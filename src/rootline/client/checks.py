@@ -166,6 +166,15 @@ def write_options(
     )
 
 
+def numbered_writer(writer_id: object, writer_sequence: object) -> tuple[str, int] | None:
+    """A writer and the number of its write, or `None` without both. One of them alone is refused."""
+    if writer_id is None and writer_sequence is None:
+        return None
+    if writer_id is None or writer_sequence is None:
+        raise Invalid(_CODE, "writer_id and writer_sequence need each other: give both, or neither")
+    return text(writer_id, "writer_id"), whole(writer_sequence, "writer_sequence", least=0)
+
+
 def data_files(files: Any) -> list[DataFile] | pa.Table:
     """Descriptions of data files: a list, or an Arrow table with one row per file."""
     import pyarrow as pa

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
@@ -31,8 +31,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 from rootline.client import checks
 from rootline.client.given_rows import GivenRows
 from rootline.client.given_schema import iceberg_type
-from rootline.client.new_files import for_intent, write_and_store
-from rootline.client.planned_change import commit_planned
+from rootline.client.new_files import appended, for_intent, write_and_store
+from rootline.client.planned_change import verdict_on_planned
 from rootline.client.session import Commit, Session, WriterStamp
 from rootline.client.time_travel import read_head
 from rootline.schemas.errors import Internal, Invalid
@@ -264,10 +264,10 @@ async def append_merged(
             summary=dict(summary),
         )
 
-    commit = await commit_planned(session, stamp, plan_intent, timeout_s=timeout_s)
-    if commit is None:
+    verdict = await verdict_on_planned(session, stamp, plan_intent, timeout_s=timeout_s)
+    if verdict is None:
         raise Internal("invariant-broken", f"{table}: an append of rows was not published")
-    return replace(commit, added_rows=rows.num_rows, deleted_rows=0)
+    return await appended(session, stamp, verdict, rows.num_rows)
 
 
 def _wanted(rows: GivenRows, definition: TableDefinition) -> Schema | None:

@@ -49,7 +49,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import TableDefinition
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.root_reader import newest_root
 from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
 from rootline.storage.stored_objects import store_dated, stored_dates
@@ -371,7 +371,7 @@ async def verdict_on(session: Session, stamp: WriterStamp, intent: Intent, *, ti
     """
     stamped = stamp.stamp(intent)
     deadline_s = session.environment.monotonic_s() + timeout_s
-    position = await publish_intent(session, stamped)
+    position = await publish_intent(session, stamped, stamp.content)
     rest_s = deadline_s - session.environment.monotonic_s()
     try:
         return await await_verdict(session, stamped, position, timeout_s=rest_s)
@@ -404,8 +404,21 @@ async def append_files(
         add_manifests=new.leaves,
         summary=dict(summary or {}),
     )
-    commit = await commit_intent(session, stamp, intent, timeout_s=timeout_s)
-    return replace(commit, added_rows=_rows_of(files), deleted_rows=0)
+    verdict = await verdict_on(session, stamp, intent, timeout_s=timeout_s)
+    return await appended(session, stamp, verdict, _rows_of(files))
+
+
+async def appended(session: Session, stamp: WriterStamp, verdict: Verdict, rows: int) -> Commit:
+    """The result of an append of `rows` rows. Raises `Invalid`: it was rejected.
+
+    If another intent with the writer and the number of `stamp` was committed before, it is the version of that intent,
+    or the newest one if the table no longer records that.
+    """
+    if stamp.is_supplied and verdict.kind is VerdictKind.DUPLICATE:
+        if verdict.version is None:
+            return await nothing_appended(session, TableName(verdict.table))
+        return replace(commit_of(verdict), added_rows=0, deleted_rows=0, is_new=False)
+    return replace(commit_of(verdict), added_rows=rows, deleted_rows=0)
 
 
 def _rows_of(files: FileList) -> int:

@@ -103,10 +103,21 @@ async def commit_planned(
         Invalid: a rejection that a new plan cannot fix, or could not fix in time; any error of `plan_intent`.
         OutcomeUnknown: `verdict-timeout`.
     """
+    verdict = await verdict_on_planned(session, stamp, plan_intent, timeout_s=timeout_s)
+    return None if verdict is None else commit_of(verdict)
+
+
+async def verdict_on_planned(
+    session: Session,
+    stamp: WriterStamp,
+    plan_intent: Callable[[], Awaitable[Intent | None]],
+    *,
+    timeout_s: float,
+) -> Verdict | None:
+    """Do the same as `commit_planned`, and return the last verdict, which may be a rejection."""
     patience = Patience.of(timeout_s, session.environment.monotonic_s, session.environment.jitter)
 
     async def publish(intent: Intent) -> Verdict:
         return await verdict_on(session, stamp, intent, timeout_s=patience.verdict_wait_s)
 
-    verdict = await drive_async(plan_intent, publish, patience.delay_of)
-    return None if verdict is None else commit_of(verdict)
+    return await drive_async(plan_intent, publish, patience.delay_of)

@@ -79,14 +79,14 @@ def _way_to_fit(intent: Intent) -> str:
     return "add fewer files at once"
 
 
-async def publish_intent(session: Session, intent: Intent) -> LogPosition:
-    """Append `intent` to the log. It is durable when this returns.
+async def publish_intent(session: Session, intent: Intent, content: Content = "") -> LogPosition:
+    """Append `intent` to the log, with its writer's statement of its content. It is durable when this returns.
 
     Raises:
         OutcomeUnknown: the log did not confirm it after several attempts. The same stamped intent may be published
             again.
     """
-    record = await asyncio.to_thread(record_of, intent)
+    record = await asyncio.to_thread(record_of, intent, content)
     oldest_ms, may_resend = session.uploads.oldest_of([intent]), intent.writer_id is not None
     return (await publish_records(session, [record], may_resend=may_resend, oldest_file_ms=oldest_ms))[0]
 

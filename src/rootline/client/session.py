@@ -97,15 +97,18 @@ class WriterStamp:
     """A counter that stamps intents. Thread-safe.
 
     With a supplied `writer_id`, the caller numbers the intents. Without one, the stamp numbers them from 0 for each
-    table.
+    table. With a supplied `writer_sequence`, every intent has this number, so at most one of them is committed.
+    `content` states what they contain, as in `publish` of a producer.
     """
 
-    def __init__(self, writer_id: str | None = None) -> None:
+    def __init__(self, writer_id: str | None = None, writer_sequence: int | None = None, content: str = "") -> None:
         if writer_id is not None and not 1 <= len(writer_id) <= 256:
             raise Invalid("setting-invalid", f"writer_id must have 1 to 256 characters, not {len(writer_id)}")
         if writer_id is not None and writer_id.startswith(PROCESS_WRITER_PREFIX):
             raise _reserved(writer_id)
         self._supplied = writer_id
+        self._number = writer_sequence
+        self.content = content
         self._mint()
 
     @property
@@ -130,6 +133,7 @@ class WriterStamp:
             _check_minted(intent.writer_id)
             self._check_carried(intent, writer_sequence)
             return intent
+        writer_sequence = self._number if writer_sequence is None else writer_sequence
         if self._supplied is None:
             if writer_sequence is not None:
                 raise Invalid(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rootline.client import checks
 from rootline.client.checks import DEFAULT_TARGET_BYTES
 from rootline.client.producer import DEFAULT_TIMEOUT_S
-from rootline.client.session import Commit, Session
+from rootline.client.session import Commit, Session, WriterStamp
 from rootline.client.table_rows import TableRows
 from rootline.client.time_travel import Moment, PointInTime
 from rootline.schemas.errors import Invalid
@@ -49,6 +49,8 @@ class TableHandle(TableRows):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
         summary: Mapping[str, str] | None = None,
+        writer_id: str | None = None,
+        writer_sequence: int | None = None,
     ) -> Commit:
         """Add rows: write Parquet files, store them, publish one intent, wait for its verdict.
 
@@ -61,15 +63,21 @@ class TableHandle(TableRows):
             timeout_s: the waiting time for the verdict, in seconds.
             target_file_size_bytes: the approximate size of a data file.
             summary: text to text, stored in the snapshot.
+            writer_id: the permanent name of the program that writes, with `writer_sequence`. Of all appends with the
+                same pair, the table takes one, so that a program that restarts can repeat its last append.
+            writer_sequence: the number of this append among those of its writer, 0 or more, such as a batch number or
+                an offset. Never use it for other rows.
 
         Returns:
             The commit that added the rows, with their number. Without rows, nothing is published, and it is the newest
-            version.
+            version. If an earlier append with the same pair added the rows, it is that one's version (or the newest, if
+            that is no longer recorded), with `is_new=False`.
 
         Raises:
             Invalid: `rows-invalid`, `definition-invalid` of a new column, or the intent was rejected.
-            OutcomeUnknown: `verdict-timeout`. The rows may still be committed, and appending the same data again may
-                duplicate them. To retry safely, publish with a `producer` and keep its receipt.
+                `sequence-reused`: the pair was committed with another number of rows.
+            OutcomeUnknown: `verdict-timeout`. The rows may still be committed. Appending them again is safe with the
+                same `writer_id` and `writer_sequence`. Without these, it may duplicate the rows.
         """
         from rootline.client.data_file_writer import check_names
         from rootline.client.given_rows import GivenRows
@@ -78,7 +86,9 @@ class TableHandle(TableRows):
 
         merges = checks.truth(merge_schema, "merge_schema")
         wait_s, target_bytes, kept = checks.write_options(timeout_s, target_file_size_bytes, summary)
-        given = GivenRows.of(data)
+        numbered, given = checks.numbered_writer(writer_id, writer_sequence), GivenRows.of(data)
+        # the files of a repeated append have new names, so its rows identify it
+        stamp = self._lake.stamp if numbered is None else WriterStamp(*numbered, content=f"{given.num_rows} rows")
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
@@ -89,7 +99,7 @@ class TableHandle(TableRows):
             if merges and await asyncio.to_thread(is_lacking, given, definition):
                 self._known = None
                 return await append_merged(
-                    session, self._lake.stamp, self.name, given, target_bytes, timeout_s=wait_s, summary=kept
+                    session, stamp, self.name, given, target_bytes, timeout_s=wait_s, summary=kept
                 )
             try:
                 files = await write_and_store(session, self.name, definition, given, target_bytes)
@@ -97,9 +107,7 @@ class TableHandle(TableRows):
                 self._known = None  # its columns may have been added after it was read
                 definition = await self._definition(session)
                 files = await write_and_store(session, self.name, definition, given, target_bytes)
-            return await append_files(
-                session, self._lake.stamp, self.name, definition, files, timeout_s=wait_s, summary=kept
-            )
+            return await append_files(session, stamp, self.name, definition, files, timeout_s=wait_s, summary=kept)
 
         return self._changing(operation)
 
