@@ -204,6 +204,14 @@ class CoordinatorService:
         """The state of every table in memory, for /readyz, metrics and the console."""
         return own_tables(self._consumer.assignment, self.delay_of, self._heads.damage_of)
 
+    def obstacle_of(self, table: TableName) -> str:
+        """The reason why no intent of `table` is decided: it is paused, quarantined or parked. Empty if it is not."""
+        loop, assignment = self._consumer.tables.get(table), self._consumer.assignment
+        if loop is not None and loop.phase in (Phase.PAUSED, Phase.QUARANTINED):
+            return f"the table is {loop.phase.value}: {loop.why}"
+        parked = () if assignment is None else assignment.parked.tables
+        return next((f"the table is parked: {item.why}" for item in parked if item.table == table and item.records), "")
+
     async def check_heads(self) -> None:
         """Read the newest roots of some tables back from the store. Runs every minute."""
         await self._heads.check()

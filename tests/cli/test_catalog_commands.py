@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from rootline.connect import connect
@@ -129,6 +130,30 @@ def test_a_coordinator_serves_no_catalog_when_it_is_told_not_to(
     monkeypatch.setenv("ROOTLINE_COORDINATOR__HTTP_CATALOG", "false")
     with service("up", "--root", tmp_path / "lake") as (_, said), pytest.raises(urllib.error.HTTPError, match="404"):
         asked(f"{said['url']}/v1/config")
+
+
+@pytest.mark.slow
+def test_a_change_of_a_paused_table_is_refused_before_it_is_published(run: Run, tmp_path: Path) -> None:
+    with service("up", "--root", tmp_path / "lake") as (_, said):
+        with connect(tmp_path / "lake", coordinator="elsewhere") as lake:
+            lake.create_table("demo.t", _schema())
+        own = f"{said['url']}/v1/own/namespaces/demo/tables/t"
+        change = {"updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
+        assert run("pause", "demo.t", "--why", "wrong source", "--warehouse", tmp_path / "lake").code == 0
+        with httpx.Client(timeout=30) as client:
+            while "wrong source" not in client.get(f"{said['url']}/readyz").text:
+                pass  # the coordinator learns of the pause in its next round
+            answer = client.post(own, json=change)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+            assert "nothing was published, because the table is paused" in answer.json()["error"]["message"]
+            assert "wrong source" in answer.json()["error"]["message"]
+            assert client.delete(own).status_code == 503
+            assert client.get(own).status_code == 200
+            assert client.post(f"{own}/metrics", json={}).status_code == 204
+            assert run("resume", "demo.t", "--warehouse", tmp_path / "lake").code == 0
+            while (answer := client.post(own, json=change)).status_code == 503:
+                pass
+            assert answer.json()["metadata"]["properties"]["a"] == "b"
 
 
 def _schema() -> Any:

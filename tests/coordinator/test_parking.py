@@ -90,6 +90,7 @@ def test_after_retention_a_quarantined_table_stops_no_other_and_its_records_are_
             await until_passed(group, stuck[-1].offset)
             later = group.publish(append_intent("later", STUCK))
             await until_passed(group, later[-1].offset)
+            assert group.services["a"].obstacle_of(STUCK).startswith("the table is quarantined: ")
             log.truncate_before(0, log.remembered(0) or 0)
             await group.stop("a")
             group.start("b")

@@ -55,6 +55,8 @@ def test_a_paused_table_decides_nothing_while_others_go_on_and_everything_once_i
             await group.commit(*(append_intent(f"free-{number}", FREE) for number in range(20)))
             assert undecided(group, held) == held
             assert "paused by an operator: the source is wrong" in group.why("a", HELD)
+            assert group.services["a"].obstacle_of(HELD).startswith("the table is paused: paused by an operator")
+            assert group.services["a"].obstacle_of(FREE) == ""
             assert group.services["a"].readiness().ready
             resume(group)
             verdicts = await group.decided(held)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -216,6 +219,18 @@ def test_a_requirement_that_does_not_hold_is_a_failed_commit(
     assert "a" not in catalog.load(table)["properties"]
 
 
+@pytest.mark.parametrize("update", ["add-snapshot", "set-snapshot-ref"])
+def test_a_conflict_is_reported_before_rows_are_refused(catalog: WritingCatalog, table: str, update: str) -> None:
+    for name, required in (
+        (table, "assert-create"),
+        (table, "assert-table-uuid"),
+        ("demo.absent", "assert-table-uuid"),
+    ):
+        wrong = {"type": required, "uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1"}
+        answer = catalog.commit(name, [{"action": update}], [wrong])
+        assert answer.status_code == (409 if name == table else 404)
+
+
 def test_requirements_that_hold_let_a_commit_pass(catalog: WritingCatalog, table: str) -> None:
     before = catalog.load(table)
     requirements = [
@@ -413,6 +428,27 @@ def test_an_export_of_the_table_that_was_dropped_last_is_restored_by_registering
     assert answer.status_code == 200
     assert answer.json()["metadata"]["table-uuid"] == loaded["metadata"]["table-uuid"]
     assert catalog.lake.table(table).scan().to_arrow().num_rows == 3
+
+
+def test_registering_does_not_show_whether_the_server_has_a_file(catalog: WritingCatalog, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("no metadata")
+    listing = {
+        "format-version": 2, "table-uuid": str(uuid.uuid4()), "location": str(tmp_path), "last-sequence-number": 1,
+        "last-updated-ms": 1, "last-column-id": 1, "current-schema-id": 0,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": [COLUMNS[0]]}], "default-spec-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 999, "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}], "current-snapshot-id": 1,
+    }  # fmt: skip
+    answers = set()
+    for named in ("absent", "secret"):
+        snapshot = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": 1, "manifest-list": f"{tmp_path}/{named}"}
+        (tmp_path / "metadata.json").write_text(json.dumps({**listing, "snapshots": [snapshot]}))
+        for location in (named, "metadata.json"):
+            asked = {"name": "near", "metadata-location": f"file://{tmp_path}/{location}"}
+            answer = problem(catalog.client.post("/namespaces/demo/register", json=asked))
+            answers.add((answer[0], answer[1].replace(location, "it")))
+    assert answers == {(400, next(iter(answers))[1])}
+    assert "the server's log has the reason" in next(iter(answers))[1]
 
 
 def test_an_export_of_an_earlier_version_is_not_restored(catalog: WritingCatalog, table: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rootline.catalog.rest.http_settings import CatalogSettings
     from rootline.catalog.rest.routes import ServedCatalog
     from rootline.ports.object_store import ObjectStore
+    from rootline.schemas.identifiers import TableName
 
 T = TypeVar("T")
 EMBEDDED: Final = ""
@@ -87,11 +88,12 @@ async def open_catalog(
     settings: CatalogSettings,
     registry: CollectorRegistry,
     default_format: FormatVersion | None = None,
+    obstacle_of: Callable[[TableName], str] | None = None,
 ) -> AsyncIterator[ServedCatalog]:
     """Serve the catalog of a warehouse on its own thread until the block ends.
 
     It also writes if `log` names the intent log (`EMBEDDED`: the one in the warehouse's folder), and if a token is
-    needed or `host` is a loopback address.
+    needed or `host` is a loopback address. `obstacle_of`: see `write_routes`.
 
     Raises:
         Invalid: `setting-invalid`.
@@ -126,7 +128,7 @@ async def open_catalog(
             session = await carry(EmbeddableLake(warehouse, log or None, "elsewhere", None).open())
             try:
                 writing = Writing(session, catalog, settings.commit_timeout_s)
-                yield ServedCatalog(catalog, None, carry, tokens, write_routes(writing, carry), principals)
+                yield ServedCatalog(catalog, None, carry, tokens, write_routes(writing, carry, obstacle_of), principals)
             finally:
                 await carry(session.close())
         finally:

@@ -198,7 +198,14 @@ async def _serve_coordinator(
     if settings.http_catalog and is_shared:
         chosen = catalog_settings()
         catalog = await around.enter_async_context(
-            open_catalog(warehouse, log or EMBEDDED, settings.http_host, chosen, service.metrics.registry)
+            open_catalog(
+                warehouse,
+                log or EMBEDDED,
+                settings.http_host,
+                chosen,
+                service.metrics.registry,
+                obstacle_of=service.obstacle_of,
+            )
         )
         warn_if_open(settings.http_host, catalog)
     with port_refused("HTTP", settings.http_host, port, "--http-port"):

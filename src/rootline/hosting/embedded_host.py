@@ -17,7 +17,6 @@ import structlog
 
 from rootline.adapters.open import WriterLog, log_name
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.table.table_states import LASTING, TableState
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_parts, embedded_settings
 from rootline.ports.object_store import ObjectStore
@@ -76,9 +75,8 @@ class EmbeddedHost:
         """
         if self._service is None:
             return None if self._trouble is None else f"{self._place}: the coordinator here stopped: {self._trouble}"
-        own = next((own for own in self._service.own_tables() if own.name == table), None)
-        if own is not None and own.state in LASTING - {TableState.DAMAGED}:  # commits continue on a damaged table
-            return f"{self._place}: the table is {own.state.value}: {own.why}"
+        if obstacle := self._service.obstacle_of(table):
+            return f"{self._place}: {obstacle}"
         readiness = self._service.readiness()
         known = self._service.delay_of(table) or ("" if readiness.ready else readiness.reason) or "it is running"
         return f"{self._place}: the coordinator is hosted here: {known}"

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rootline.catalog.rest.principals import Role
-from rootline.catalog.rest.responses import bad_request
+from rootline.catalog.rest.responses import Refusal, bad_request
 from rootline.catalog.rest.routes import Carrier, Handler, WriteRoute, format_in, namespace_in, principal_in
 from rootline.rest import namespaces, tables, views
 from rootline.rest.bodies import (
@@ -32,6 +32,7 @@ from rootline.rest.bodies import (
 )
 from rootline.rest.refusals import refusal_of_change
 from rootline.rest.writing import Writing
+from rootline.schemas.identifiers import TableName
 
 _NAMESPACE: Final = "/namespaces/{namespace}"
 _TABLE: Final = f"{_NAMESPACE}/tables/{{table}}"
@@ -41,8 +42,16 @@ Work = Callable[[Request], Awaitable[Coroutine[Any, Any, bytes | None]]]
 """Reads and checks a request, and returns the work to do for it, whose result is the response's body."""
 
 
-def write_routes(writing: Writing, carry: Carrier) -> tuple[WriteRoute, ...]:
-    """The routes, whose work is carried to the catalog's event loop."""
+ObstacleOf = Callable[[TableName], str]
+"""Returns why no intent of a name is decided, or an empty text."""
+
+
+def write_routes(writing: Writing, carry: Carrier, obstacle_of: ObstacleOf | None = None) -> tuple[WriteRoute, ...]:
+    """The routes, whose work is carried to the catalog's event loop.
+
+    `obstacle_of` asks the coordinator, if it is in this process. It is called on the server's event loop, before
+    anything is published.
+    """
 
     async def create_namespace(request: Request) -> Coroutine[Any, Any, bytes]:
         asked = await read_body(request, NamespaceToCreate)
@@ -97,7 +106,7 @@ def write_routes(writing: Writing, carry: Carrier) -> tuple[WriteRoute, ...]:
         return _dropped()
 
     def route(path: str, label: str, method: str, role: Role, work: Work) -> WriteRoute:
-        return WriteRoute(path, label, method, _handler(work, carry), role)
+        return WriteRoute(path, label, method, _handler(work, carry, None if role is Role.READ else obstacle_of), role)
 
     return (
         route("/namespaces", "create-namespace", "POST", Role.WRITE, create_namespace),
@@ -117,9 +126,15 @@ def write_routes(writing: Writing, carry: Carrier) -> tuple[WriteRoute, ...]:
     )
 
 
-def _handler(work: Work, carry: Carrier) -> Handler:
+def _handler(work: Work, carry: Carrier, obstacle_of: ObstacleOf | None) -> Handler:
     async def answer(request: Request) -> Response:
         format_in(request)  # an unknown prefix is refused
+        name = request.path_params.get("table") or request.path_params.get("view")
+        if obstacle_of is not None and name:
+            table = TableName(f"{namespace_in(request)}.{name}")
+            if obstacle := obstacle_of(table):
+                words = f"{table}: nothing was published, because {obstacle}; `rootline status {table}` has details"
+                raise Refusal(503, "ServiceUnavailableException", words)
         try:
             body = await carry(await work(request))
         except Exception as error:

@@ -15,6 +15,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -94,12 +95,18 @@ and the member of the metadata that lists all of them."""
 _PROPERTIES: Final = ("set-properties", "remove-properties")
 _NO_STATISTICS: Final = "Rootline keeps statistics with its files, so it stores no statistics files: omit it"
 _NO_KEYS: Final = "files of Rootline's tables are not encrypted: omit it"
-_REFUSED: Final[Mapping[str, str]] = MappingProxyType(
+_ROWS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "add-snapshot": "this catalog does not take rows yet, only names and definitions: write rows with "
         "rootline.connect or with Rootline's own Spark source",
         "set-snapshot-ref": "this catalog does not take rows yet, so it sets no branch or tag: use rootline.connect to "
         "tag or restore a version",
+    }
+)
+"""Updates about rows that no table accepts, each with the reason. Requirements are checked before they are refused, so
+a client learns of a conflict first."""
+_REFUSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
         "remove-snapshots": "Rootline expires old versions automatically: set rootline.expire.* instead",
         "remove-schemas": "kept versions may need every schema that the table had: omit it",
         "remove-partition-specs": "kept versions may need every partition spec that the table had: omit it",
@@ -112,7 +119,7 @@ _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "enable-row-lineage": "every table of format 3 has row lineage: omit it",
     }
 )
-"""Updates of the specification that no table accepts, each with the reason."""
+"""Further updates of the specification that no table accepts, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +141,8 @@ class ShownTable:
 class TableCommit:
     """A checked request to commit. `definitions` are its updates of the definition, in their order.
 
-    `is_create`: the table must not exist. `is_replace`: the table's rows are removed.
+    `is_create`: the table must not exist. `is_replace`: the table's rows are removed. `refused`: why an update about
+    rows is refused, once the requirements are met.
     """
 
     requirements: tuple[Update, ...]
@@ -144,6 +152,7 @@ class TableCommit:
     table_uuid: uuid.UUID | None
     locations: tuple[str, ...]
     format_version: int | None
+    refused: str | None = None
 
     @property
     def needs_refs(self) -> bool:
@@ -187,6 +196,11 @@ class TableCommit:
                 if each[member] != stated[of_metadata]:
                     raise requirement_failed(f"{words} changed: expected id {each[member]} != {stated[of_metadata]}")
 
+    def check_served(self) -> None:
+        """Raise `Refusal` if an update is about rows that the catalog does not take."""
+        if self.refused is not None:
+            raise bad_request(self.refused)
+
     def changes_of(self, shown: ShownTable, digest: bytes, *, is_replace: bool) -> DefinitionChanges | None:
         """The changes of the table's definition, whose SHA-256 is `digest`. `None` if the request names no change.
 
@@ -225,15 +239,20 @@ class TableCommit:
                     f"{location}; omit the location"
                 )
 
-    def first_definition(self, fresh: uuid.UUID, shown_by_default: FormatVersion) -> TableDefinition:
+    def first_definition(self, table: TableName, fresh: uuid.UUID, shown_by_default: FormatVersion) -> TableDefinition:
         """The definition of the table that is created. `fresh` is its uuid unless the request assigns one.
 
         `shown_by_default`: the format that the client was shown if no property names one.
 
         Raises:
-            Refusal: there is no schema.
+            Refusal: there is no schema, or the assigned uuid was not given to this table when it was staged.
             Invalid: the definition is invalid.
         """
+        if self.table_uuid is not None and self.table_uuid != bound_uuid(self.table_uuid, table):
+            raise bad_request(
+                f"{table}: assign-uuid {self.table_uuid}: no catalog of this lake gave it to {table}, so another table "
+                "may have it; stage the create first, or omit the uuid"
+            )
         made = list(self.definitions)
         updates = [each["updates"] for each in made if isinstance(each.get("updates"), dict)]
         named = [each[FORMAT] for each in updates if FORMAT in each] or [str(int(shown_by_default))]
@@ -251,7 +270,7 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
         raise bad_request(f"{table}: assert-create needs that there is no table, so no other requirement can be met")
     definitions: list[Update] = []
     locations: list[str] = []
-    table_uuid, format_version, is_replace = None, None, False
+    table_uuid, format_version, is_replace, refused = None, None, False, None
     for each in asked.updates:
         action = each.get("action")
         match action:
@@ -269,6 +288,8 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
                 is_replace = True
             case str() if action in _DEFINING:
                 definitions.append(_cleaned(table, action, each))
+            case str() if action in _ROWS:
+                refused = refused or f"{table}: update {action} is refused: {_ROWS[action]}"
             case str() if action in _REFUSED:
                 raise bad_request(f"{table}: update {action} is refused: {_REFUSED[action]}")
             case _:
@@ -281,6 +302,7 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
         table_uuid=table_uuid,
         locations=tuple(locations),
         format_version=format_version,
+        refused=refused,
     )
 
 
@@ -332,6 +354,15 @@ def new_definition(table_uuid: uuid.UUID, updates: Sequence[Update]) -> TableDef
     changes = parsed_changes([first, *updates])
     assert changes is not None, "there is a schema"
     return first_definition(table_uuid, changes)
+
+
+def bound_uuid(drawn: uuid.UUID, table: TableName) -> uuid.UUID:
+    """The UUID for a staged table: the first half of `drawn`, and a digest of that half and the table's name.
+
+    It is its own result, so a commit under another name cannot assign it (docs/decisions/0139).
+    """
+    first = uuid.UUID(bytes=drawn.bytes, version=4).bytes[:8]
+    return uuid.UUID(bytes=first + sha256(first + table.encode()).digest()[:8], version=4)
 
 
 def _naming_added(updates: Iterable[Update], shown: ShownTable) -> list[Update]:

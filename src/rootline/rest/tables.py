@@ -12,6 +12,8 @@ import json
 import uuid
 from typing import Final
 
+import structlog
+
 from rootline.catalog.export_keys import FormatVersion, version_of_metadata
 from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.exporter import shown_at
@@ -28,7 +30,14 @@ from rootline.client.planned_change import commit_planned
 from rootline.client.session import Commit
 from rootline.rest.bodies import Name, Renaming, TableToCreate, TableToRegister, Updates
 from rootline.rest.refusals import about, after_commit, requirement_failed, table_exists
-from rootline.rest.table_changes import ShownTable, TableCommit, new_definition, parsed_commit, updates_of
+from rootline.rest.table_changes import (
+    ShownTable,
+    TableCommit,
+    bound_uuid,
+    new_definition,
+    parsed_commit,
+    updates_of,
+)
 from rootline.rest.writing import Writing
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid
@@ -42,6 +51,8 @@ from rootline.storage.metadata.root_reader import name_state, newest_root, read_
 from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema
 from rootline.tree.evolution.next_definition import evolved, replaced_definition
 
+_UNREADABLE: Final = frozenset({"metadata-unreadable", "file-unreadable", "object-missing", "leaf-corrupt"})
+_log: Final = structlog.get_logger()
 _NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
 
 
@@ -49,7 +60,8 @@ async def create(writing: Writing, namespace: str, asked: TableToCreate, format_
     """Create a table, or only describe it if it is to be staged. Raises `Refusal`."""
     table = await _free_name(writing, namespace, asked.name)
     with about(table):
-        definition = new_definition(_fresh_uuid(writing), updates_of(table, asked))
+        fresh = _fresh_uuid(writing)
+        definition = new_definition(bound_uuid(fresh, table) if asked.stage_create else fresh, updates_of(table, asked))
         stated = _check_shown(writing, definition, format_version).metadata()
         if not asked.stage_create:
             await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
@@ -74,8 +86,7 @@ async def register(
         if dropped is not None and await _is_last_export(writing, dropped, location):
             await restore_table(session, writing.stamp, table, timeout_s=writing.timeout_s)
         else:
-            timeout_s = writing.timeout_s
-            await adopt_table(session, writing.stamp, table, location, dry_run=False, timeout_s=timeout_s)
+            await _adopt(writing, table, location)
     return await _answer(writing, table, format_version)
 
 
@@ -121,6 +132,24 @@ async def rename(writing: Writing, asked: Renaming) -> None:
     )
 
 
+async def _adopt(writing: Writing, table: TableName, location: str) -> None:
+    """Adopt the table at `location`.
+
+    Raises:
+        Refusal: it cannot be read. The words do not show whether the server has a file there.
+    """
+    try:
+        await adopt_table(writing.session, writing.stamp, table, location, dry_run=False, timeout_s=writing.timeout_s)
+    except (Invalid, Corrupt) as error:
+        if error.code not in _UNREADABLE:
+            raise
+        _log.warning("a table was not registered", action="catalog-register", table=table, reason=error.message)
+        raise bad_request(
+            f"{table}: no Iceberg table can be read at {location[:200]}: the server's log has the reason; check the "
+            "location, the files that it names, and that the server may read them"
+        ) from error
+
+
 async def _create_staged(
     writing: Writing, table: TableName, wanted: TableCommit, format_version: FormatVersion | None
 ) -> None:
@@ -132,9 +161,15 @@ async def _create_staged(
         raise
     shown_by_default = writing.catalog.format_of(format_version, {})
     wanted.check_location(table, writing.catalog.folder(table, shown_by_default).base)
-    definition = wanted.first_definition(_fresh_uuid(writing), shown_by_default)
+    wanted.check_served()
+    definition = wanted.first_definition(table, _fresh_uuid(writing), shown_by_default)
     _check_shown(writing, definition, format_version)
-    await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
+    try:
+        await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
+    except Invalid as error:
+        if error.code == "table-dropped":  # the uuid is one of a table that was dropped; not the table of the request
+            raise bad_request(error.message) from error
+        raise
 
 
 async def _change(
@@ -149,27 +184,29 @@ async def _change(
         format_version = writing.catalog.format_of(asked, before.properties)
         shown = ShownTable(table, before, format_version, writing.catalog.folder(table, format_version).base)
         wanted.check_requirements(shown, await _refs(writing, table, asked) if wanted.needs_refs else {})
+        wanted.check_served()
         is_replace = wanted.is_replace or (wanted.may_replace and not await _refs(writing, table, asked))
         changes = wanted.changes_of(shown, header.definition.digest, is_replace=is_replace)
         if is_replace:
-            replacing = _replace(writing, header, before, changes, asked)
-            if wanted.is_replace and not wanted.needs_refs:
-                return replacing
-            # no row may be added or removed between this check and the commit
-            number = header.snapshot.sequence_number
-            read = {"isolation": Isolation.SERIALIZABLE, "read_sequence_number": number, "filter": "true"}
-            return replacing.model_copy(update=read)
-        after = before if changes is None else evolved(before, changes)
-        if changes is None or after is before:
-            return None
-        _check_shown(writing, after, asked)
-        return Intent(
-            intent_id=session.environment.fresh_id(),
-            table=table,
-            table_uuid=header.table_uuid,
-            kind=IntentKind.ALTER,
-            definition=changes.to_json(),
-        )
+            planned = _replace(writing, header, before, changes, asked)
+        else:
+            after = before if changes is None else evolved(before, changes)
+            if changes is None or after is before:
+                return None
+            _check_shown(writing, after, asked)
+            planned = Intent(
+                intent_id=session.environment.fresh_id(),
+                table=table,
+                table_uuid=header.table_uuid,
+                kind=IntentKind.ALTER,
+                definition=changes.to_json(),
+            )
+        if not wanted.needs_refs and (wanted.is_replace or not is_replace):
+            return planned
+        # no row may be added or removed between this check and the commit
+        number = header.snapshot.sequence_number
+        read = {"isolation": Isolation.SERIALIZABLE, "read_sequence_number": number, "filter": "true"}
+        return planned.model_copy(update=read)
 
     return await commit_planned(session, writing.stamp, plan, timeout_s=writing.timeout_s)
 
