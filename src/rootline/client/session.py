@@ -58,7 +58,8 @@ class Commit:
     are `None` if unknown, because the call read no file to count them, or if the call does not count rows.
     `updated_rows`: rows that the call replaced by new versions of them. `rows`: the three numbers.
     `is_new`: whether the call made this version. An append without rows, and an upsert, a merge or an update that finds
-    nothing to change, publish nothing and return the newest version.
+    nothing to change, publish nothing and return the newest version. An append under a writer's number that was
+    committed before returns the version that has its rows.
     """
 
     version: int

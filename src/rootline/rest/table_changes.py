@@ -372,12 +372,13 @@ def _naming_added(updates: Iterable[Update], shown: ShownTable) -> list[Update]:
     """
     found: list[Update] = []
     given: dict[str, object] = {}
+    stated = shown.exported.metadata()
     for each in updates:
         action = each["action"]
         if action in _SELECTING:
             member, add, _, part_id, listed = _SELECTING[action]
             chosen = each.get(member)
-            known = [part[part_id] for part in shown.exported.metadata()[listed]]
+            known = [part[part_id] for part in stated[listed]]
             if add in given and chosen == given[add] and chosen not in known:
                 each = {**each, member: LAST_ADDED}
         for _, add, part, part_id, _ in _SELECTING.values():
