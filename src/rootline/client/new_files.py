@@ -362,8 +362,12 @@ async def commit_intent(session: Session, stamp: WriterStamp, intent: Intent, *,
     return commit_of(await verdict_on(session, stamp, intent, timeout_s=timeout_s))
 
 
-async def verdict_on(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Verdict:
+async def verdict_on(
+    session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float, content: str = ""
+) -> Verdict:
     """Publish `intent` and return its verdict, which may be a rejection.
+
+    `content`: text by which the ledger recognizes another intent under the same writer and sequence.
 
     Raises:
         Unavailable: nothing was appended to the log.
@@ -371,7 +375,7 @@ async def verdict_on(session: Session, stamp: WriterStamp, intent: Intent, *, ti
     """
     stamped = stamp.stamp(intent)
     deadline_s = session.environment.monotonic_s() + timeout_s
-    position = await publish_intent(session, stamped, stamp.content)
+    position = await publish_intent(session, stamped, content)
     rest_s = deadline_s - session.environment.monotonic_s()
     try:
         return await await_verdict(session, stamped, position, timeout_s=rest_s)
@@ -404,7 +408,7 @@ async def append_files(
         add_manifests=new.leaves,
         summary=dict(summary or {}),
     )
-    verdict = await verdict_on(session, stamp, intent, timeout_s=timeout_s)
+    verdict = await verdict_on(session, stamp, intent, timeout_s=timeout_s, content=stamp.content)
     return await appended(session, stamp, verdict, _rows_of(files))
 
 

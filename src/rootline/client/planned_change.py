@@ -118,6 +118,7 @@ async def verdict_on_planned(
     patience = Patience.of(timeout_s, session.environment.monotonic_s, session.environment.jitter)
 
     async def publish(intent: Intent) -> Verdict:
-        return await verdict_on(session, stamp, intent, timeout_s=patience.verdict_wait_s)
+        wait_s = patience.verdict_wait_s
+        return await verdict_on(session, stamp, intent, timeout_s=wait_s, content=stamp.content)
 
     return await drive_async(plan_intent, publish, patience.delay_of)

@@ -80,7 +80,7 @@ def _way_to_fit(intent: Intent) -> str:
 
 
 async def publish_intent(session: Session, intent: Intent, content: Content = "") -> LogPosition:
-    """Append `intent` to the log, with its writer's statement of its content. It is durable when this returns.
+    """Append `intent` to the log. It is durable when this returns. `content`: see `Content`.
 
     Raises:
         OutcomeUnknown: the log did not confirm it after several attempts. The same stamped intent may be published

@@ -239,20 +239,23 @@ class TableCommit:
                     f"{location}; omit the location"
                 )
 
-    def first_definition(self, table: TableName, fresh: uuid.UUID, shown_by_default: FormatVersion) -> TableDefinition:
-        """The definition of the table that is created. `fresh` is its uuid unless the request assigns one.
-
-        `shown_by_default`: the format that the client was shown if no property names one.
-
-        Raises:
-            Refusal: there is no schema, or the assigned uuid was not given to this table when it was staged.
-            Invalid: the definition is invalid.
-        """
+    def check_uuid(self, table: TableName) -> None:
+        """Raise `Refusal` unless the assigned uuid, if there is one, was given to this table when it was staged."""
         if self.table_uuid is not None and self.table_uuid != bound_uuid(self.table_uuid, table):
             raise bad_request(
                 f"{table}: assign-uuid {self.table_uuid}: no catalog of this lake gave it to {table}, so another table "
                 "may have it; stage the create first, or omit the uuid"
             )
+
+    def first_definition(self, fresh: uuid.UUID, shown_by_default: FormatVersion) -> TableDefinition:
+        """The definition of the table that is created. `fresh` is its uuid unless the request assigns one.
+
+        `shown_by_default`: the format that the client was shown if no property names one.
+
+        Raises:
+            Refusal: there is no schema.
+            Invalid: the definition is invalid.
+        """
         made = list(self.definitions)
         updates = [each["updates"] for each in made if isinstance(each.get("updates"), dict)]
         named = [each[FORMAT] for each in updates if FORMAT in each] or [str(int(shown_by_default))]

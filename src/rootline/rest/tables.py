@@ -161,8 +161,9 @@ async def _create_staged(
         raise
     shown_by_default = writing.catalog.format_of(format_version, {})
     wanted.check_location(table, writing.catalog.folder(table, shown_by_default).base)
+    wanted.check_uuid(table)
     wanted.check_served()
-    definition = wanted.first_definition(table, _fresh_uuid(writing), shown_by_default)
+    definition = wanted.first_definition(_fresh_uuid(writing), shown_by_default)
     _check_shown(writing, definition, format_version)
     try:
         await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
