@@ -23,9 +23,10 @@ def run_page(shell: PageShell, page: str) -> list[str]:
 
 def test_the_quickstart_for_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with page_shell(tmp_path, monkeypatch) as shell:
-        written, _, read, refused, _, looked = run_page(shell, "docs/quickstarts/python.md")
+        written, _, repeated, read, refused, _, looked = run_page(shell, "docs/quickstarts/python.md")
     assert written == "1\n"
-    assert read.splitlines()[-2:] == ["3", "3"]
+    assert repeated == "True\nFalse\n"
+    assert read.splitlines()[-2:] == ["4", "3"]
     assert re.match(r"rows-invalid - .*id", refused)
     assert "demo.trips" in looked
     assert "Oslo" in looked

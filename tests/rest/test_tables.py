@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -15,6 +16,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestampType
 
+from rootline.rest.bodies import Body, Updates, ViewUpdates
 from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.rest.writing_catalog import COLUMNS, SCHEMA, WritingCatalog, problem
 
@@ -136,7 +138,17 @@ def test_names_that_differ_in_case_are_different_names(catalog: WritingCatalog) 
 def test_a_body_beyond_the_limit_is_refused(catalog: WritingCatalog) -> None:
     status, message = problem(catalog.create("demo", name="large", schema=SCHEMA, properties={"x": "y" * 17_000_000}))
     assert status == 400
-    assert "4,194,304 bytes" in message
+    assert "2,097,152 bytes" in message
+
+
+@pytest.mark.parametrize("kind", [Updates, ViewUpdates])
+def test_a_request_has_a_limited_number_of_updates_and_its_first_fault_is_reported(kind: type[Body]) -> None:
+    one: dict[str, Any] = {"action": "remove-properties", "removals": ["a"]}
+    assert kind.model_validate({"updates": [one] * 1_000})
+    for wrong in ([one] * 1_001, [0] * 500):
+        with pytest.raises(ValidationError) as caught:
+            kind.model_validate({"updates": wrong})
+        assert caught.value.error_count() == 1
 
 
 def test_a_staged_table_is_created_by_its_commit(catalog: WritingCatalog) -> None:

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, FailFast, Field, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from rootline.catalog.rest.responses import bad_request
 from rootline.schemas.model_faults import fault_of_model
 from rootline.schemas.view_metadata import SqlRepresentation
+from rootline.tree.evolution.changes import CHANGES_MAX
 
-BODY_BYTES_MAX: Final = 4 * 1024 * 1024
-"""An intent has at most a quarter of it. Parsing a longer body would keep commits of the same process waiting."""
+BODY_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Twice the size of an intent. A thread would not help with longer bodies: the library keeps the interpreter's lock
+while it parses, for up to 0.1 s a MiB, and commits of the same process wait."""
 _BODY_S: Final = 30.0
 _Model = TypeVar("_Model", bound="Body")
 
@@ -47,7 +49,7 @@ class NamespaceToCreate(Body):
 class NamespaceChange(Body):
     """The specification's `UpdateNamespacePropertiesRequest`."""
 
-    removals: tuple[str, ...] = ()
+    removals: Annotated[tuple[str, ...], FailFast()] = ()
     updates: Mapping[str, str] = Field(default_factory=dict)
 
 
@@ -56,9 +58,9 @@ class TableToCreate(Body):
 
     name: str
     location: str | None = None
-    schema_: Annotated[dict[str, JsonValue], Field(alias="schema")]
-    partition_spec: dict[str, JsonValue] | None = None
-    write_order: dict[str, JsonValue] | None = None
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    partition_spec: dict[str, Any] | None = None
+    write_order: dict[str, Any] | None = None
     stage_create: bool = False
     properties: Mapping[str, str] = Field(default_factory=dict)
 
@@ -87,7 +89,7 @@ class ViewToCreate(Body):
 
     name: str
     location: str | None = None
-    schema_: Annotated[dict[str, JsonValue], Field(alias="schema")]
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
     view_version: VersionToAdd
     properties: Mapping[str, str] = Field(default_factory=dict)
 
@@ -103,7 +105,7 @@ class AddSchema(Body):
     """A schema for the version of the same request."""
 
     action: Literal["add-schema"]
-    schema_: Annotated[dict[str, JsonValue], Field(alias="schema")]
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
 
 
 class AddViewVersion(Body):
@@ -131,7 +133,7 @@ class RemoveProperties(Body):
     """Properties to remove."""
 
     action: Literal["remove-properties"]
-    removals: tuple[str, ...]
+    removals: Annotated[tuple[str, ...], FailFast()]
 
 
 class SetLocation(Body):
@@ -173,15 +175,15 @@ ViewUpdate = Annotated[
 class ViewUpdates(Body):
     """The specification's `CommitViewRequest`."""
 
-    requirements: tuple[ViewUuid, ...] = ()
-    updates: tuple[ViewUpdate, ...] = ()
+    requirements: Annotated[tuple[ViewUuid, ...], FailFast(), Field(max_length=CHANGES_MAX)] = ()
+    updates: Annotated[tuple[ViewUpdate, ...], FailFast(), Field(max_length=CHANGES_MAX)] = ()
 
 
 class Updates(Body):
     """The specification's `CommitTableRequest`."""
 
-    requirements: tuple[dict[str, JsonValue], ...] = ()
-    updates: tuple[dict[str, JsonValue], ...] = ()
+    requirements: Annotated[tuple[dict[str, Any], ...], FailFast(), Field(max_length=CHANGES_MAX)] = ()
+    updates: Annotated[tuple[dict[str, Any], ...], FailFast(), Field(max_length=CHANGES_MAX)] = ()
 
 
 class Name(Body):
