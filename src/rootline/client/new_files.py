@@ -52,7 +52,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.root_reader import newest_root
 from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
-from rootline.storage.stored_objects import store_dated, stored_dates
+from rootline.storage.stored_objects import StoredFile, store_dated, stored_dates, stored_files
 from rootline.tree.commit import arrival_rules
 from rootline.tree.proof.file_proof import statistics_of
 from rootline.tree.proof.leaf_proof import statistics_fault
@@ -124,6 +124,19 @@ async def oldest_listed(session: Session, table: TableName, locations: Sequence[
     if absent is not None:
         raise Invalid("file-missing", f"{absent!r} does not exist, or cannot be read: upload it first")
     return oldest_date(dates.values())
+
+
+async def dated_files(session: Session, table: TableName, locations: Sequence[str]) -> dict[str, StoredFile]:
+    """Ask the store for the length and date of files that others uploaded. An intent that adds them and is published
+    by this session claims the oldest date, so the coordinator need not ask.
+
+    Only a table whose root has a horizon needs it. Raises the errors of `stored_files`.
+    """
+    found = await stored_files(session.store, table, list(dict.fromkeys(locations)))
+    for location, file in found.items():
+        if file.stored_ms is not None:
+            session.uploads.note(table, location, file.stored_ms)
+    return found
 
 
 FileList: TypeAlias = Sequence[DataFile] | pa.Table

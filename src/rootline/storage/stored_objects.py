@@ -174,6 +174,7 @@ async def store_dated(store: ObjectStore, key: ObjectKey, body: bytes) -> DatedB
 
 
 _AT_ONCE: Final = 16
+_FILES_AT_ONCE: Final = 64
 
 
 async def stored_dates(store: ObjectStore, table: TableName, locations: Sequence[str]) -> dict[str, int | None]:
@@ -186,6 +187,41 @@ async def stored_dates(store: ObjectStore, table: TableName, locations: Sequence
             return None  # no store can have such a key
 
     return dict(zip(locations, await gather_bounded(locations, date_of, _AT_ONCE), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """The length of a stored file, and the store's date of it, or `None` for an absolute location."""
+
+    length: int
+    stored_ms: int | None
+
+
+async def stored_files(store: ObjectStore, table: TableName, locations: Sequence[str]) -> dict[str, StoredFile]:
+    """The length and date of each file, 64 files at a time.
+
+    Raises:
+        Invalid: `file-missing`, naming a file that does not exist; `file-unreadable`.
+        Unavailable: `store-unavailable`.
+    """
+    parts = parts_of(store)
+
+    async def look(location: str) -> StoredFile:
+        key = stored_key(table, location)
+        try:
+            if is_absolute(location):
+                length, stored_ms = await parts.length_of(key), None
+            else:
+                length, stored_ms = await asyncio.gather(parts.length_of(key), store.stored_ms(key))
+        except Invalid as error:
+            if error.code != "location-invalid":
+                raise
+            length = None  # no store can have such a key
+        if length is None or (stored_ms is None and not is_absolute(location)):
+            raise Invalid("file-missing", f"{location!r} does not exist, or cannot be read: upload it first")
+        return StoredFile(length, stored_ms)
+
+    return dict(zip(locations, await gather_bounded(locations, look, _FILES_AT_ONCE), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rootline.client.new_files import oldest_listed
+from rootline.client.new_files import dated_files, oldest_listed
 from rootline.client.session import Session
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import ObjectKey
+from rootline.storage.stored_objects import StoredFile
 from rootline.tree.commit import arrival_rules
 from tests.support.opened_sessions import nothing_known
 from tests.workers.sweep_world import SweepWorld, tell
@@ -56,5 +58,40 @@ def test_what_the_session_uploaded_is_not_asked_for() -> None:
         for number, name in enumerate(names):
             session.uploads.note(world.table, name, 100 - number)
         assert await oldest_listed(session, world.table, names) == 96
+
+    tell(story)
+
+
+def test_an_intent_that_adds_files_of_others_claims_the_date_of_the_oldest() -> None:
+    async def story(world: SweepWorld) -> None:
+        old = await world.upload("old")
+        old_ms = world.environment.now_ms()
+        await world.later(1)
+        young = await world.upload("young")
+        session = session_of(world)
+        found = await dated_files(session, world.table, [young.location, old.location, old.location])
+        assert {location: file.length for location, file in found.items()} == {old.location: 3, young.location: 5}
+        assert found[old.location].stored_ms == old_ms
+        assert session.uploads.oldest_of([world.append_of(young, old)]) == old_ms
+
+    tell(story)
+
+
+@pytest.mark.parametrize("name", ["data/absent.parquet", "data/../other", "data/" + "n" * 300])
+def test_a_file_that_is_not_in_the_store_is_named(name: str) -> None:
+    async def story(world: SweepWorld) -> None:
+        there = await world.upload("there")
+        with pytest.raises(Invalid, match="does not exist"):
+            await dated_files(session_of(world), world.table, [there.location, name])
+
+    tell(story)
+
+
+def test_a_file_outside_the_warehouse_has_a_length_and_no_date() -> None:
+    async def story(world: SweepWorld) -> None:
+        world.store.place(ObjectKey("s3://other/x.parquet"), b"four")
+        session = session_of(world)
+        found = await dated_files(session, world.table, ["s3://other/x.parquet"])
+        assert found == {"s3://other/x.parquet": StoredFile(4, None)}
 
     tell(story)
