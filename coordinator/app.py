@@ -391,4 +391,5 @@ def _policy(settings: CoordinatorSettings, environment: Environment) -> Policy:
         limits=BatchLimits(settings.batch_intents_max, settings.batch_bytes_max, settings.batch_age_ms_max / 1000),
         retry=RetryPolicy(settings.retry_delay_ms_min / 1000, settings.retry_delay_ms_max / 1000, settings.losses_max),
         unpublished_roots_max=settings.unpublished_roots_max,
+        file_prefixes=settings.file_prefixes,
     )

@@ -70,6 +70,12 @@ class CoordinatorSettings(BaseSettings):
         description="A policy file of keys and the tables that each may write: a record that none of them signed is "
         "rejected. Only for a log on Kafka; read at the start.",
     )
+    file_prefixes: tuple[str, ...] = Field(
+        default=(),
+        description='Absolute locations outside the warehouse, as a JSON list like `["s3://landing/events/"]`: below '
+        "them, intents may add data files. Rootline never deletes these files, and nobody else may while a table "
+        "names them. Set the same for all coordinators.",
+    )
     http_host: str = Field(
         default="127.0.0.1", description="Address of the console, /healthz, /readyz, /metrics and /v1."
     )

@@ -5,8 +5,8 @@ the rules of a location's text. Does not own: the decision about a kind (`rootli
 (`intent`), the settings of the limits, the existing or live objects (a predicate is passed in).
 Invariants: every kind has a row. The value of a kind is its word on the wire, which never changes. Sizes are checked
 before anything is expanded in memory. A valid location is a plain path below the table's own prefix, which URL decoding
-does not change, or exactly a live entry's absolute location. So no intent can name another table's objects or another
-endpoint.
+does not change, or exactly a live entry's absolute location, or such a path below a prefix that the operator of the
+coordinator allows. So no intent can name another table's objects or another endpoint.
 
 Source: protocol page, section 2, invariants page, "Bad input", format page, "Intents on the log" and "Objects".
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Final
@@ -68,13 +68,15 @@ def check_location(
     location: str,
     *,
     is_live: Callable[[str], bool] | None = None,
+    prefixes: Sequence[str] = (),
     max_chars: int = DEFAULT_LIMITS.max_location_chars,
 ) -> None:
     """Check a location.
 
     Args:
         location: relative to the table's prefix, or absolute.
-        is_live: whether a live entry has exactly this location. An absolute one is valid only then.
+        is_live: whether a live entry has exactly this location. An absolute one is valid then.
+        prefixes: absolute locations that end in a slash, below which another absolute one is valid too.
         max_chars: the longest location, in characters.
 
     Raises:
@@ -82,12 +84,14 @@ def check_location(
     """
     if len(location) <= max_chars and _PLAIN.match(location):
         return
-    reason = _broken_rule(location, is_live, max_chars)
+    reason = _broken_rule(location, is_live, prefixes, max_chars)
     if reason is not None:
         raise Invalid("location-invalid", f"location {_shown(location)} {reason}")
 
 
-def _broken_rule(location: str, is_live: Callable[[str], bool] | None, max_chars: int) -> str | None:
+def _broken_rule(
+    location: str, is_live: Callable[[str], bool] | None, prefixes: Sequence[str], max_chars: int
+) -> str | None:
     if not location:
         return "is empty"
     if len(location) > max_chars:
@@ -97,6 +101,9 @@ def _broken_rule(location: str, is_live: Callable[[str], bool] | None, max_chars
     if _SCHEME.match(location) or location.startswith("/"):
         if is_live is not None and is_live(location):
             return None
+        for prefix in prefixes:
+            if location.startswith(prefix):
+                return _broken_rule(location.removeprefix(prefix), None, (), max_chars)
         return "is absolute, and no live entry has it: give it relative to the table's prefix"
     decoded = location
     for _ in range(_MAX_DECODINGS):
@@ -226,7 +233,9 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
         _carries("add_data_files", "add_equality_deletes", "add_vectors", "add_manifests", "definition"),
         must_carry=_carries("add_equality_deletes", "add_vectors", "add_manifests"),
     ),
-    IntentKind.CREATE: KindShape(_carries("definition", "adopt"), must_carry=_carries("definition")),
+    IntentKind.CREATE: KindShape(
+        _carries("definition", "adopt", "add_data_files", "add_manifests"), must_carry=_carries("definition")
+    ),
     IntentKind.FLUSH: KindShape(_carries("add_manifests"), must_name=_MADE_FROM, is_maintenance=True),
     IntentKind.COMPACT_LEAVES: KindShape(
         _carries("add_manifests", "replaces", "reaffiliate"), must_name=_MADE_FROM, is_maintenance=True

@@ -213,6 +213,7 @@ def build(machine: TableMachine, tick: Tick) -> Applied | Needs | NoTable | str:
         machine.fetched,
         stamp,
         acknowledged=machine.acknowledged,
+        file_prefixes=machine.policy.file_prefixes,
         limits=limits,
         relief=machine.flush.ready,
     )

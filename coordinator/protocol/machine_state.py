@@ -258,6 +258,7 @@ class Policy:
     limits: BatchLimits
     retry: RetryPolicy
     unpublished_roots_max: int
+    file_prefixes: tuple[str, ...] = ()
     header_limits: HeaderLimits = HEADER_LIMITS
 
 

@@ -1,6 +1,6 @@
 """The keys, prefixes and absolute locations that an object store accepts, the same for every adapter.
 
-Owns: the rules for keys, the forms of `file:` and `s3:` locations, the operator's limit on them. Does not own: the
+Owns: the rules for keys, the forms of `file:` and `s3:` locations, the operator's limits on them. Does not own: the
 locations that an intent may name (`rootline.schemas.intent_rules`), reading.
 Invariants: An accepted key stays inside the warehouse when it is read as a path. Path segments that begin with
 `.rootline` belong to the adapters (temporary files, locks, the embedded log) and are never part of a key. Absolute
@@ -10,12 +10,15 @@ locations are read, never written or listed, and used exactly as written: withou
 
 from __future__ import annotations
 
+import os
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rootline.schemas.errors import Invalid
+from rootline.schemas.intent_rules import check_location
 from rootline.schemas.object_keys import RESERVED_PREFIX, key_fault, scheme_of
 
 __all__ = ["RESERVED_PREFIX", "check_key", "check_prefix"]
@@ -130,6 +133,48 @@ def _place_of(key: str) -> tuple[str, str]:
 
 def _folder_of(prefix: str) -> tuple[str, str]:
     return _place_of(f"{prefix.rstrip('/')}/" if prefix else "")
+
+
+def check_file_prefixes(prefixes: Sequence[str], warehouse: str) -> None:
+    """Check the locations below which intents may add data files.
+
+    They are outside the warehouse, whose files only their own table may name, and apart from each other, because one
+    file under two names would be added twice. Paths of this machine are compared without links, and all of them
+    regardless of case, because some file systems ignore it.
+
+    Args:
+        prefixes: absolute locations, each with a slash at its end.
+        warehouse: the warehouse as an absolute location.
+
+    Raises:
+        Invalid: `setting-invalid`.
+    """
+    taken = [(_compared(warehouse), "the warehouse")]
+    for prefix in prefixes:
+        if not prefix.endswith("/"):
+            raise _of_prefixes(prefix, "needs a slash at its end")
+        try:
+            place, path = _compared(prefix), _place_of(prefix)[1].partition("/")[2]
+            if path:
+                check_location(path.removesuffix("/"))
+        except Invalid as error:
+            raise _of_prefixes(prefix, f"cannot be used: {error.message}") from error
+        for other, name in taken:
+            if other[0] == place[0] and (other[1].startswith(place[1]) or place[1].startswith(other[1])):
+                raise _of_prefixes(prefix, f"and {name} contain the same files: name a folder apart from it")
+        taken.append((place, prefix))
+
+
+def _of_prefixes(prefix: str, fault: str) -> Invalid:
+    return Invalid("setting-invalid", f"ROOTLINE_COORDINATOR__FILE_PREFIXES: {prefix!r:.200} {fault}")
+
+
+def _compared(location: str) -> tuple[str, str]:
+    """The kind of the place, and the place with a slash at its end, in one form for all spellings."""
+    kind, place = _folder_of(location)
+    if kind == "file":
+        place = os.path.realpath(place)
+    return kind, f"{unicodedata.normalize('NFC', place).casefold().rstrip('/')}/"
 
 
 def _is_below(place: str, prefix: str, found: str) -> bool:

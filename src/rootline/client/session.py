@@ -31,6 +31,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
+from rootline.schemas.object_keys import is_absolute
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.read_cache import ReadCache
 
@@ -222,9 +223,12 @@ class UploadDates:
         return oldest_date(self._dates.get((table, location)) for location in locations)
 
     def oldest_of(self, intents: Iterable[Intent]) -> int | None:
-        """The oldest date of all files that the intents add, or `None` if it is unknown, or there are no files."""
+        """The oldest date of the files in the warehouse that the intents add. `None`: unknown, or no such files."""
         return oldest_date(
-            self._dates.get((intent.table, location)) for intent in intents for location in added_locations(intent)
+            self._dates.get((intent.table, location))
+            for intent in intents
+            for location in added_locations(intent)
+            if not is_absolute(location)
         )
 
 

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from typing_extensions import override
 
 from rootline.adapters.kafka.control_records import SKIPPED
+from rootline.adapters.object_key_rules import check_file_prefixes
 from rootline.adapters.open import (
     WriterLog,
     is_kafka,
@@ -196,9 +197,16 @@ def check_principals(settings: CoordinatorSettings, log: str | None) -> None:
 
 
 def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:
-    """The settings for a coordinator of this lake. They disable the store probe for a local folder or memory."""
+    """The settings for a coordinator of this lake. They disable the store probe for a local folder or memory.
+
+    Raises:
+        Invalid: `setting-invalid`, a prefix for data files contains files of the warehouse.
+    """
     chosen = settings or coordinator_settings()
-    if local_folder(warehouse) is None and not warehouse.startswith("memory:"):
+    folder, is_memory = local_folder(warehouse), warehouse.startswith("memory:")
+    if chosen.file_prefixes and not is_memory:
+        check_file_prefixes(chosen.file_prefixes, warehouse if folder is None else str(folder.resolve()))
+    if folder is None and not is_memory:
         return chosen
     return chosen.model_copy(update={"probe_rounds": 0})
 

@@ -41,6 +41,7 @@ def apply_batch(
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
     writer_retention_s: int = WRITER_RETENTION_S,
     log_retention_s: int = LOG_RETENTION_S,
+    file_prefixes: Sequence[str] = (),
     limits: HeaderLimits = HEADER_LIMITS,
     relief: OwnFlush | None = None,
 ) -> Applied | Needs | NoTable:
@@ -55,6 +56,7 @@ def apply_batch(
         acknowledged: the position up to which the log is known to contain the verdicts. Their outcomes are dropped.
         writer_retention_s: seconds that an idle `process/` writer stays in the ledger, by the log's append times.
         log_retention_s: seconds that the log keeps a record. A horizon stays older than that.
+        file_prefixes: absolute locations, each with a slash at its end, below which intents may add data files.
         limits: of the header. Content above them moves to pages.
         relief: leaves that the coordinator wrote from rows of the head, or of an earlier root.
 
@@ -66,7 +68,7 @@ def apply_batch(
         Internal: `invariant-broken`, the batch or the result breaks an internal rule.
     """
     _check_batch(state, table, records)
-    decisions = Decisions(state, table, fetched, log_retention_s)
+    decisions = Decisions(state, table, fetched, log_retention_s, file_prefixes)
     for count, record in enumerate(records):
         if decisions.ends_before(record):
             records = records[:count]

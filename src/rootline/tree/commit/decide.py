@@ -40,7 +40,8 @@ Source: protocol page, section 2. Definitions page, section 2. Decisions 0067 an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rootline.schemas.bytes.root.root_codec import Row
@@ -57,7 +58,7 @@ from rootline.tree.draft.batch import NO_NEEDS, FetchedObjects, Needs, Record
 from rootline.tree.draft.change import CHANGES_OF_ROWS, Beginning, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
-from rootline.tree.intents.append import fast_append_row
+from rootline.tree.intents.append import append, fast_append_row
 from rootline.tree.intents.create_drop import after_drop, uuid_of
 from rootline.tree.intents.definition import Redefinition, redefinition
 from rootline.tree.intents.kinds import KINDS
@@ -158,8 +159,7 @@ def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
     draft.appended_ms = record.appended_ms
     deciding.redefined = redefinition(draft, intent)
     seen = _seen(draft, deciding.redefined)
-    if intent.schema_id is not None and intent.schema_id != seen.definition.current_schema_id:
-        seen.definition.schema_by_id(intent.schema_id)
+    _check_schema(seen, intent)
     if intent.summary:
         check_user_summary(intent.summary)
     check_named_once(intent)
@@ -169,6 +169,11 @@ def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
     if made_from is not None and made_from >= seen.version:
         raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
     return files_to_verify(seen, intent, deciding.fetched)
+
+
+def _check_schema(draft: Draft, intent: Intent) -> None:
+    if intent.schema_id is not None and intent.schema_id != draft.definition.current_schema_id:
+        draft.definition.schema_by_id(intent.schema_id)
 
 
 def judged_by_kind(deciding: Decisions, record: Record) -> Needs | None:
@@ -187,10 +192,26 @@ def judged_by_kind(deciding: Decisions, record: Record) -> Needs | None:
         return outcome
     if deciding.redefined is not None and isinstance(outcome, Change):
         outcome = deciding.redefined.with_change(outcome)
-    if draft is not None and kind.judge is None and isinstance(outcome, Beginning):
-        outcome = after_drop(draft, outcome)
+    if isinstance(outcome, Beginning) and kind.judge is None:
+        begun = outcome if draft is None else after_drop(draft, outcome)
+        outcome = _with_files(deciding, intent, begun) if intent.add_data_files or intent.add_manifests else begun
+        if isinstance(outcome, Needs):
+            return outcome
     deciding.change = outcome
     return None
+
+
+def _with_files(deciding: Decisions, intent: Intent, begun: Beginning) -> Beginning | Needs:
+    """The table with its first files, by the rules of an append to the empty table. Raises `Invalid`."""
+    empty = deciding.beginning(begun)
+    _check_schema(empty, intent)
+    check_named_once(intent)
+    added = files_to_verify(empty, intent, deciding.fetched) or append(empty, intent, deciding.fetched)
+    if isinstance(added, Needs):
+        return added
+    empty.check_room(added)
+    first = begun.change
+    return replace(begun, change=Change(first.effect | added.effect, (*added.edits, *first.edits), first.objects))
 
 
 def room_in_root(deciding: Decisions, record: Record) -> None:
@@ -221,9 +242,10 @@ def committed_before(deciding: Decisions, record: Record) -> Duplicate | None:
 def arrival(deciding: Decisions, record: Record) -> Needs | None:
     """Reject condemned files and files that are older than the horizon of the table's sweeps."""
     draft, change = deciding.draft, deciding.change
-    if draft is None or not draft.sweeps or change is None or isinstance(change, Beginning):
+    if draft is None or not draft.sweeps or change is None:
         return None
-    return check_arrival(draft, record, change, deciding.fetched)
+    arriving = change.change if isinstance(change, Beginning) else change
+    return check_arrival(draft, record, arriving, deciding.fetched)
 
 
 STEPS: Final[tuple[Callable[[Decisions, Record], Stop | None], ...]] = (
@@ -250,13 +272,19 @@ class Decisions:
     """
 
     def __init__(
-        self, parent: TableState | None, table: TableName, fetched: FetchedObjects, log_retention_s: int
+        self,
+        parent: TableState | None,
+        table: TableName,
+        fetched: FetchedObjects,
+        log_retention_s: int,
+        file_prefixes: Sequence[str],
     ) -> None:
         self.table = table
         self.fetched = fetched
+        self.file_prefixes = file_prefixes
         self.draft: Draft | None = None if parent is None else Draft.on(parent)
         if self.draft is not None:
-            self.draft.log_retention_s = log_retention_s
+            self.draft.log_retention_s, self.draft.file_prefixes = log_retention_s, file_prefixes
         self.version = Version(0 if parent is None else parent.header.version + 1)
         self.verdicts: list[Verdict] = []
         self.objects: list[PendingObject] = []
@@ -291,6 +319,12 @@ class Decisions:
         if kind not in (_AFTER_DROP if is_tombstone else _AFTER_CREATE):
             return False
         return draft.is_first or draft.parent is None or is_tombstone is not self._was_tombstone
+
+    def beginning(self, begun: Beginning) -> Draft:
+        """A draft of the table that begins."""
+        draft = Draft.beginning(begun, self.draft)
+        draft.table, draft.file_prefixes = self.table, self.file_prefixes
+        return draft
 
     def decide(self, record: Record) -> None:
         """Decide the next record, or add the objects it needs to `needs`."""
@@ -337,8 +371,7 @@ class Decisions:
     def _accept(self, record: Record, change: Row | Change | Beginning | None) -> None:
         """Add the change to the draft, and commit the record."""
         if isinstance(change, Beginning):
-            self.draft = Draft.beginning(change, self.draft)
-            self.draft.table = self.table
+            self.draft = self.beginning(change)
             if self.draft.is_first and self.version > 0:
                 self.ledger = LedgerDraft({})
             change = change.change

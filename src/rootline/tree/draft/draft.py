@@ -9,7 +9,7 @@ ids only increase. A batch never makes a root that readers reject.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final, TypeVar, assert_never
@@ -121,6 +121,8 @@ class Draft:
         """The log's append time of the intent that is being decided."""
         self.log_retention_s = 0
         """Seconds that the log keeps a record."""
+        self.file_prefixes: Sequence[str] = ()
+        """Absolute locations below which an intent may add data files."""
         self.is_first = False
         """Whether a table begins in this root. A `parent` is then the state of an adopted table, not a root."""
         self._read_parts()
@@ -163,6 +165,7 @@ class Draft:
             if not draft.is_first:
                 draft.retired = before.retired
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
+            draft.file_prefixes = before.file_prefixes
         return draft
 
     @property

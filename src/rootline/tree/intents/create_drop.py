@@ -1,6 +1,7 @@
 """The kinds that begin and end what a name stands for: `create`, `drop`, `purge`, and the kinds of views.
 
-A table is created empty or from an Iceberg table's snapshot. A view is a name that has versions but no files.
+A table is created empty, with its first files, or from an Iceberg table's snapshot. A view is a name that has versions
+but no files.
 
 Owns: the rules of these kinds, the objects needed to adopt a table, the fields of a tombstone, how `restore` restores
 a dropped table, how a view begins, changes and ends. Does not own: the definition of a new table (`definition`), the
@@ -84,14 +85,19 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
     """A table with the intent's definition.
 
     Raises:
-        Invalid: `definition-invalid`, with the name of the field; `property-invalid`; `table-uuid-mismatch`; or a rule
-            of adoption is broken.
+        Invalid: `definition-invalid`, with the name of the field; `property-invalid`; `table-uuid-mismatch`;
+            `intent-malformed`; or a rule of adoption is broken.
     """
     check_user_summary(intent.summary)
     definition = definition_of(intent)
     pending, reference = stored_definition(intent, definition)
     if intent.adopt is None:
         return Beginning(definition, reference, NameRecord(), None, Change(Effect.ADDS, objects=(pending,)))
+    if intent.add_data_files or intent.add_manifests:
+        raise Invalid(
+            "intent-malformed",
+            f"{intent.table}: an adopted table begins with the files of its snapshot: append the files afterwards",
+        )
     check_named(intent.adopt)
     need = AdoptionNeed(intent.adopt, reference.digest, definition)
     if need not in fetched:

@@ -132,10 +132,10 @@ def check_named_once(intent: Intent) -> None:
         _once(manifest.location for manifest in intent.add_manifests)
 
 
-def check_own_location(draft: Draft, location: str) -> None:
-    """Raises `Invalid` (`location-invalid`) unless a writer may store a file there."""
+def check_own_location(draft: Draft, location: str, prefixes: Sequence[str] = ()) -> None:
+    """Raises `Invalid` (`location-invalid`) unless a writer may store a file there. `prefixes`: see `check_location`."""
     if not is_plain(location):
-        check_location(location, is_live=draft.is_live)
+        check_location(location, is_live=draft.is_live, prefixes=prefixes)
     if location.startswith(RESERVED_PREFIXES):
         folder = location.partition("/")[0]
         raise Invalid(
@@ -154,7 +154,7 @@ def _once(names: Iterable[str]) -> None:
 
 def _checked_content(draft: Draft, data_file: DataFile) -> ContentStats:
     location = data_file.location
-    check_own_location(draft, location)
+    check_own_location(draft, location, () if isinstance(data_file, EqualityDeleteFile) else draft.file_prefixes)
     if draft.is_live(location):
         raise Invalid("file-already-live", f"{location!r} is already part of the table")
     return statistics_of(data_file, draft.definition, draft.codec)
@@ -197,7 +197,7 @@ def files_to_verify(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Ne
     if not intent.add_data_files or not verifies_files(draft.definition):
         return None
     for file in intent.add_data_files:
-        check_own_location(draft, file.location)
+        check_own_location(draft, file.location, draft.file_prefixes)
     needs = [FileNeed(stated(file)) for file in intent.add_data_files]
     missing = fetched.missing(needs)
     if missing:
