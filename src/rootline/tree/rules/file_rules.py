@@ -133,7 +133,7 @@ def check_named_once(intent: Intent) -> None:
 
 
 def check_own_location(draft: Draft, location: str, prefixes: Sequence[str] = ()) -> None:
-    """Raises `Invalid` (`location-invalid`) unless a writer may store a file there. `prefixes`: see `check_location`."""
+    """Raises `Invalid` (`location-invalid`) unless a writer may store a file there, or below one of `prefixes`."""
     if not is_plain(location):
         check_location(location, is_live=draft.is_live, prefixes=prefixes)
     if location.startswith(RESERVED_PREFIXES):
