@@ -59,8 +59,8 @@ MAX_VERSION: Final = 2**63 - 1
 RESERVED_PREFIX: Final = ".rootline"
 KEY_BYTES_MAX: Final = 1024
 PART_BYTES_MAX: Final = 255
-RESERVED_PREFIXES: Final = ("metadata/", "export/")
-"""Folders of a table that writers do not use: for metadata objects, and for exports to other engines."""
+RESERVED_PREFIXES: Final = ("metadata/", "export/", "rest/")
+"""Folders of a table without data files: metadata objects, exports to other engines, metadata of other engines."""
 _UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _NAME: Final = f"(?:{_UUID}|[0-9a-f]{{32}})"
 _EXPORT: Final = "export/v[23]/[0-9a-f]{16}"
@@ -73,7 +73,10 @@ _NAMESPACE_OBJECT: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0
 
 
 class OwnKind(StrEnum):
-    """The kinds of Rootline's objects below a table's folder, except roots. A sweep may delete only these."""
+    """The kinds of objects below a table's folder that a sweep may delete. Roots are not among them.
+
+    All but the last two are Rootline's own. The last two are files of clients of the REST catalog.
+    """
 
     LEAF = "leaf"
     VECTOR = "vector"
@@ -85,6 +88,8 @@ class OwnKind(StrEnum):
     EXPORT_LIST = "export-list"
     EXPORT_MANIFEST = "export-manifest"
     EXPORT_DELETES = "export-deletes"
+    CLIENT_METADATA = "client-metadata"
+    CLIENT_FILE = "client-file"
 
 
 OF_EXPORTS: Final = frozenset(
@@ -93,9 +98,12 @@ OF_EXPORTS: Final = frozenset(
 """The kinds of objects that exporters store. No intent and no root ever names them."""
 
 
-def own_kind(location: str) -> OwnKind | None:
-    """The kind of a location relative to its table, by its form. `None` if Rootline does not generate such names."""
-    for kind, shape in _OWN_SHAPES.items():
+def own_kind(location: str, *, of_clients: bool = False) -> OwnKind | None:
+    """The kind of a location relative to its table, by its form. `None` if no sweep deletes such names.
+
+    `of_clients`: whether clients of the REST catalog write the table's files, so that names of theirs count too.
+    """
+    for kind, shape in (_SHAPES_WITH_CLIENTS if of_clients else _OWN_SHAPES).items():
         if shape.fullmatch(location):
             return kind
     return None
@@ -248,4 +256,12 @@ _OWN_SHAPES: Final[Mapping[OwnKind, re.Pattern[str]]] = {
     OwnKind.EXPORT_DELETES: re.compile(
         r"export/v(?:2/deletes|3/vectors)/[0-9a-f]{32}(?:-[0-9]{1,19})+(?:\.[0-9a-f]{16})?\.(?:parquet|puffin|none)"
     ),
+    OwnKind.CLIENT_METADATA: re.compile(r"rest/metadata/[^/\n]+\.(?:avro|json|stats)"),
+}
+_SHAPES_WITH_CLIENTS: Final[Mapping[OwnKind, re.Pattern[str]]] = {
+    **_OWN_SHAPES,
+    OwnKind.CLIENT_METADATA: re.compile(
+        rf"rest/metadata/[^/\n]+\.(?:avro|json|stats)|metadata/(?:snap-[0-9]+-(?:[0-9]+-)?{_UUID}|{_UUID}-m[0-9]+)\.avro"
+    ),
+    OwnKind.CLIENT_FILE: re.compile(rf"data/(?:[^/\n]+/)*[^/\n]*{_UUID}[^/\n]*\.(?:parquet|orc|avro|puffin)"),
 }

@@ -146,6 +146,7 @@ PROPERTIES: Final[Mapping[str, Fault]] = MappingProxyType(
         "rootline.rows.file-max": _number(_ROWS_MAX),
         "rootline.rows.intent-max": _number(_ROWS_MAX),
         "rootline.sweep": _SWITCH,
+        "rootline.sweep.client-files": _SWITCH,
         "rootline.sweep.interval-s": _number(),
         "rootline.sweep.orphan-age-s": _number(),
         "rootline.sweep.scan-retention-s": _number(),

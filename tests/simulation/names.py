@@ -66,7 +66,9 @@ def for_nothing(intent: Intent, header: RootHeader, first: TableDefinition, rng:
     if roll < 0.7:
         return new_view(intent, rng)
     again = replace(first, table_uuid=uuid.UUID(int=rng.getrandbits(128)))
-    return _instead(intent, IntentKind.CREATE, None, again.to_json().decode())
+    made = _instead(intent, IntentKind.CREATE, None, again.to_json().decode())
+    is_of_first = intent.kind is IntentKind.APPEND and (intent.schema_id or 0) == first.current_schema_id
+    return made.model_copy(update={"add_data_files": intent.add_data_files}) if is_of_first else made
 
 
 def replacing(intent: Intent, view: TableState, rng: random.Random) -> Intent:

@@ -147,8 +147,10 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     if draw.kind is IntentKind.TAG:
         name = f"t{picks[2] % 2}"
         return replace(plan, serializable=None, tags=name, untags=draw.flag and name in view.tags)
-    if draw.kind in (IntentKind.RESTORE, IntentKind.DROP, IntentKind.PURGE, IntentKind.CREATE):
+    if draw.kind in (IntentKind.RESTORE, IntentKind.DROP, IntentKind.PURGE):
         return plan
+    if draw.kind is IntentKind.CREATE:
+        return replace(plan, adds=adds[: picks[1] % 3])
     if draw.kind is IntentKind.EXPIRE:
         before = range(max(0, view.moment - picks[0] % 4), view.moment)
         tagged = view.tags.values() if picks[2] % 4 else ()

@@ -95,6 +95,8 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
     if plan.kind is IntentKind.CREATE:
         again = made_by(plan.intent_id)
         cargo |= {"table_uuid": again.table_uuid if plan.names_table else None, "schema_id": None}
+        files = [described.data(name, carrier, ids) for name, carrier, ids in plan.adds]
+        cargo |= _added(plan, lake, again, files)
         return intent(plan.kind, plan.intent_id, definition=again.to_json().decode(), **cargo)
     if plan.serializable is not None:
         cargo |= {"isolation": Isolation.SERIALIZABLE, "filter": f"id = {plan.serializable}"}
@@ -147,7 +149,7 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
         read_sequence_number=view.header.snapshot.sequence_number,
         add_data_files=[] if plan.adds_in_leaf else files,
         add_manifests=[
-            *(_written(plan, lake, view, files) if plan.adds_in_leaf else []),
+            *(_written(plan, lake, _under(view), files) if plan.adds_in_leaf else []),
             *(_written_vectors(plan, lake, view, vectors) if plan.vectors_in_leaf else []),
         ],
         add_equality_deletes=[described.equality(name, carrier, value) for name, carrier, value in plan.equality],
@@ -171,9 +173,15 @@ def _changes(plan: Plan, view: TableState) -> DefinitionChanges:
     return DefinitionChanges(view.header.definition.digest, tuple(schema_changes(Schema(*kept, schema_id=0))))
 
 
-def _written(plan: Plan, lake: Lake, view: TableState, files: list[DataFile]) -> list[AddedManifest]:
+def _added(plan: Plan, lake: Lake, under: TableDefinition, files: list[DataFile]) -> dict[str, object]:
+    if plan.adds_in_leaf:
+        return {"add_manifests": _written(plan, lake, under, files)}
+    return {"add_data_files": files}
+
+
+def _written(plan: Plan, lake: Lake, under: TableDefinition, files: list[DataFile]) -> list[AddedManifest]:
     """The files of the plan in leaves of the writer's own."""
-    entries, under = [new_entry(file) for file in files], _under(view)
+    entries = [new_entry(file) for file in files]
     specs = _by_spec(entries)
     return [lake.written_leaf(*one, leaf_uuid=_uuid(plan, "adds", spec), under=under) for spec, one in specs]
 

@@ -116,6 +116,8 @@ class ReferenceTable:
 
     def _check(self, plan: Plan, view: ReferenceTable) -> None:
         check_name(self, plan, view)
+        if plan.kind is IntentKind.CREATE:  # nothing that was here is of the new table
+            return
         if plan.serializable is not None:
             self._check_isolation(plan.serializable, view.number)
         rules = RULES.get(plan.kind, KindRules())
@@ -149,6 +151,8 @@ class ReferenceTable:
 
     def _repeats(self, plan: Plan) -> bool:
         """Whether all that it brings has been here, and is in other files since."""
+        if plan.kind is IntentKind.CREATE:
+            return False
         left = [self.rewritten.get(name) for name, _, _ in (*plan.adds, *plan.equality)]
         if any(number is not None and number <= self.restored_through for number in left):
             raise Rejected("file-removed")

@@ -26,7 +26,11 @@ from tests.tree.reference_plan import Plan
 from tests.tree.shown_rows import shown_rows
 from tests.tree.tables import Lake, new_lake
 
-OF_ONE_EFFECT = {IntentKind.APPEND: Operation.APPEND, IntentKind.REMOVE: Operation.DELETE}
+OF_ONE_EFFECT = {
+    IntentKind.APPEND: Operation.APPEND,
+    IntentKind.CREATE: Operation.APPEND,
+    IntentKind.REMOVE: Operation.DELETE,
+}
 CHANGING_ROWS = {
     *OF_ONE_EFFECT,
     *(IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.RESTORE, IntentKind.REPLACE),

@@ -4,9 +4,9 @@ Owns: the order of the steps, deletion. Does not own: the choice (`rootline.main
 (`sweep_reads`, `neighbour_reads`), publishing an intent and waiting for its verdict (`maintenance_job`).
 Invariants: an object is deleted only if all of this is true: a page that the head references condemns it, the retention
 has passed, no root that exists references it, and no other table of the warehouse does. Only keys below the table's own
-folder are deleted, with names that Rootline gives. An error before or while reading deletes nothing. An object that
-cannot be deleted stops nothing else. A crash between any two steps leaves unreferenced objects, never references to
-absent ones.
+folder are deleted, with names that Rootline or clients of its REST catalog give. An error before or while reading
+deletes nothing. An object that cannot be deleted stops nothing else. A crash between any two steps leaves unreferenced
+objects, never references to absent ones.
 
 Several sweepers at once are safe: the second one finds nothing to delete, and an object that both condemn is condemned
 twice.
@@ -125,7 +125,7 @@ class SweepPlanner:
         pages = await read_pages_of(reads, header, CONDEMNED_PAGES, self._known.get(table, ()))
         self._known[table] = pages
         store_ms = await self._store_ms(table)
-        listed = await list_table(remover, table)
+        listed = await list_table(remover, table, of_clients=limits.of_clients)
         references = References(reads, root, listed.inventory)
         await references.read(listed.roots)
         are_known = await mark_exports(
@@ -147,7 +147,8 @@ class SweepPlanner:
             if neighbours.kept or not neighbours.are_known:
                 listed = replace(listed, has_unread=listed.has_unread or not neighbours.are_known)
                 due, plan = await self._choose(root, pages, listed, limits, store_ms)
-        left = await self._delete(table, listed.inventory, due, remover) if due and self.deletes else None
+        is_due = bool(due) and self.deletes
+        left = await self._delete(table, listed.inventory, due, remover, limits) if is_due else None
         removed = _by_kind(Tally.of(listed.inventory, due))
         condemned = () if plan is None else _by_kind(plan.tally)
         again_s: float | None = None
@@ -186,13 +187,13 @@ class SweepPlanner:
         return due_deletions(header, pages, inventory, limits, dated=dated, store_ms=store_ms, has_unread=exports)
 
     async def _delete(
-        self, table: TableName, inventory: Inventory, due: Sequence[int], remover: ObjectRemover
+        self, table: TableName, inventory: Inventory, due: Sequence[int], remover: ObjectRemover, limits: SweepLimits
     ) -> Unavailable | None:
         """Delete the objects at the positions in `due`. Returns an error if some were not deleted."""
         wanted = {inventory.hash_of(at): int(inventory.stored_ms[at]) for at in due}
         batches = (
             keys[start : start + _REMOVED_AT_ONCE]
-            async for keys in keys_of(remover, table, wanted)
+            async for keys in keys_of(remover, table, wanted, of_clients=limits.of_clients)
             for start in range(0, len(keys), _REMOVED_AT_ONCE)
         )
         return await remove_batches(remover, batches, self._context.environment.monotonic_s)

@@ -55,7 +55,11 @@ from rootline.tree.state.addressable import Addressable
 _FOREIGN: Final = re.compile(
     r"metadata/[^/]*\.metadata\.json(?:\.gz)?|metadata/version-hint\.text|metadata/snap-[^/]*\.avro|_delta_log/.*"
 )
-"""Metadata of other formats in the same folder. It may name files that no Rootline root names."""
+"""Metadata of other formats in the same folder. It may name files that no Rootline root names.
+
+A manifest list alone does not stop the sweep of a table that clients of the REST catalog write. It is of a client that
+ignored `write.metadata.path`, and its commit was refused.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +166,15 @@ class References:
         await asyncio.to_thread(self.marks.reference, names, is_readable=is_readable)
 
 
-async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
-    """List all objects below the table's folder.
+async def list_table(remover: ObjectRemover, table: TableName, *, of_clients: bool) -> Listed:
+    """List all objects below the table's folder. `of_clients`: see `own_kind`.
 
     Raises:
         Invalid: `sweep-refused`, the folder contains metadata of other software.
         Unavailable: the store does not answer.
     """
     prefix, roots_folder = table_prefix(table), roots_prefix(table)
-    notes = InventoryNotes()
+    notes = InventoryNotes(of_clients=of_clients)
     roots: dict[Version, int] = {}
     pages: dict[str, int] = {}
     exports: dict[str, int] = {}
@@ -184,21 +188,21 @@ async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
                 if version is not None and item.key == root_key(table, version):
                     roots[version] = item.last_modified_ms
                 continue
-            if _FOREIGN.fullmatch(location):
+            kind = own_kind(location, of_clients=of_clients)
+            if kind is None and _FOREIGN.fullmatch(location):
                 raise Invalid(
                     "sweep-refused",
                     f"{table}: {item.key} is metadata of other software, which may name any file here: move it away, "
                     "or do not sweep this table",
                 )
             if location.startswith("export/"):
-                kind = own_kind(location)
                 has_unread = has_unread or kind is None
                 if kind is OwnKind.EXPORT_METADATA:
                     exports[location] = item.last_modified_ms
             if location.startswith("metadata/pages/"):
                 pages[location] = item.last_modified_ms
             if key_fault(item.key) is not None:
-                if own_kind(location) is not None:
+                if kind is not None:
                     refused.append(item.key)
                 continue
             notes.add(Stored(location, item.length, item.last_modified_ms))
@@ -215,9 +219,10 @@ def _of_refused(table: TableName, keys: Sequence[ObjectKey]) -> Iterator[str]:
 
 
 async def keys_of(
-    remover: ObjectRemover, table: TableName, wanted: Mapping[bytes, int]
+    remover: ObjectRemover, table: TableName, wanted: Mapping[bytes, int], *, of_clients: bool
 ) -> AsyncIterator[list[ObjectKey]]:
     """Find the keys of objects, in batches. `wanted`: hash of the location → the store's date (ms) of the object.
+    `of_clients`: see `own_kind`.
 
     An object that was stored anew since, and so has another date, is omitted.
     """
@@ -226,7 +231,10 @@ async def keys_of(
         found: list[ObjectKey] = []
         for item in listed:
             location = item.key.removeprefix(prefix)
-            if own_kind(location) and wanted.get(location_hash(location)) == item.last_modified_ms:
+            if (
+                own_kind(location, of_clients=of_clients)
+                and wanted.get(location_hash(location)) == item.last_modified_ms
+            ):
                 found.append(item.key)
         if found:
             yield found

@@ -3,12 +3,13 @@
 Owns: the set, collecting it, its bytes as an object. Does not own: reading tables
 (`rootline.workers.jobs.neighbour_reads`), how a sweep uses it (`orphan_sweep_plan`).
 Invariants: the set may contain too much, never too little. A hash may also match another file's name. But every name
-that Rootline could have generated, and that the table references outside its folder, is in the set.
+that a sweep could delete, and that the table references outside its folder, is in the set.
 
-Theory. An absolute location enters a table only by adoption, which is the table's first root. Later intents may
-reference an absolute location only while the table lists it, and a restore only adds back files of the table's own
-roots. So the names that a table references outside its folder never increase. A set that was complete once remains an
-upper bound forever, whatever is committed, compacted, expired, dropped or damaged afterwards.
+Theory. An absolute location below the warehouse enters a table only by adoption, which is the table's first root. Later
+intents may reference an absolute location only while the table lists it, or below a prefix of the coordinator that
+contains nothing of the warehouse. A restore only adds back files of the table's own roots. So the names that a table
+references outside its folder never increase. A set that was complete once remains an upper bound forever, whatever is
+committed, compacted, expired, dropped or damaged afterwards.
 
 Source: decision 0105.
 """
@@ -27,12 +28,15 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Location
 from rootline.schemas.object_keys import is_absolute, resolved
 
-_MAGIC: Final = b"rootline-foreign-names/1\n"
+_MAGIC: Final = b"rootline-foreign-names/2\n"
+"""Version 1 lacked the names of clients of the REST catalog. Its sets are re-read, as damaged ones are."""
 _PREFIX: Final = "metadata/pages/foreign-"
 _DIGEST_BYTES: Final = 32
 _HASH_BYTES: Final = 8
-_OWN_NAME: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16}-", re.IGNORECASE)
-"""The beginning of every file name that Rootline creates: ids, digests, inverted versions."""
+_OWN_NAME: Final = re.compile(r".*[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16}-", re.IGNORECASE)
+"""Every file name that Rootline creates begins with an id, a digest or an inverted version. Clients' names have a UUID
+anywhere.
+"""
 _SPARKS: Final = "spark-write"
 """The folder of files that Spark writes for Rootline. Their names begin with `part-`, as in any table from Hive."""
 
@@ -83,7 +87,7 @@ class ForeignNameNotes:
         self._hashes: set[int] = set()
 
     def reference(self, locations: Iterable[str], *, is_readable: bool = True) -> None:
-        """Add those locations outside the table's folder whose names Rootline could have generated."""
+        """Add those locations outside the table's folder whose names a sweep could delete."""
         del is_readable
         for location in locations:
             if is_absolute(location) and (_OWN_NAME.match(_last_part(location)) or _SPARKS in location.lower()):
@@ -111,4 +115,4 @@ def names_read_later(adopted: Sequence[str]) -> Location:
     `adopted`: the locations of all such roots of the table.
     """
     digest = hashlib.sha256("\n".join(sorted(adopted)).encode()).hexdigest()
-    return Location(f"{_PREFIX}read-{digest[:32]}.names")
+    return Location(f"{_PREFIX}read-2-{digest[:32]}.names")

@@ -220,6 +220,8 @@ class CompactionLimits:
 
 SWEEP_PROPERTY: Final = "rootline.sweep"
 """The property that enables sweeps of the table by workers. The default is off."""
+CLIENT_FILES_PROPERTY: Final = "rootline.sweep.client-files"
+"""The property that extends sweeps to the files of the REST catalog's clients. Tables that they create have it."""
 INTERVAL_PROPERTY: Final = "rootline.sweep.interval-s"
 SCAN_RETENTION_PROPERTY: Final = "rootline.sweep.scan-retention-s"
 INTERVAL_S_DEFAULT: Final = 300
@@ -227,6 +229,8 @@ SCAN_RETENTION_S_DEFAULT: Final = 24 * 3600
 SCAN_RETENTION_S_MIN: Final = 600
 EXPORT_AGE_S_MIN: Final = 3600
 """Longer than any export takes."""
+CLIENT_METADATA_AGE_S_MIN: Final = 30 * 24 * 3600
+"""Flink names such files in its checkpoints, and reads them when a job is restored from one."""
 LOG_RETENTION_S_MIN: Final = 7 * 24 * 3600
 """The least age of a horizon that coordinators accept, however short the log's retention is (`apply_batch`)."""
 CONDEMNED_MAX: Final = 200_000
@@ -239,12 +243,14 @@ class SweepLimits:
 
     * `orphan_age_ms`: a file that no root references is an orphan from this age on.
     * `scan_retention_ms`: the time from the commit that condemns an object to its deletion.
+    * `of_clients`: whether data files of the REST catalog's clients are swept too.
     """
 
     interval_s: int
     orphan_age_ms: int
     scan_retention_ms: int
     condemned_max: int = CONDEMNED_MAX
+    of_clients: bool = False
 
     @property
     def export_age_ms(self) -> int:
@@ -253,6 +259,11 @@ class SweepLimits:
         A younger one may belong to a metadata.json that is being stored or read.
         """
         return max(self.scan_retention_ms, 1000 * EXPORT_AGE_S_MIN)
+
+    @property
+    def client_metadata_age_ms(self) -> int:
+        """The age from which on metadata of the REST catalog's clients is swept. No root ever references it."""
+        return max(self.orphan_age_ms, 1000 * CLIENT_METADATA_AGE_S_MIN)
 
     @staticmethod
     def of_properties(properties: Mapping[str, str], records_s: int, dead_letters_s: int = 0) -> SweepLimits:
@@ -273,4 +284,5 @@ class SweepLimits:
             checked_number(properties, INTERVAL_PROPERTY, INTERVAL_S_DEFAULT),
             1000 * max(asked_s, orphan_age_s({}, max(records_s, LOG_RETENTION_S_MIN))),
             1000 * max(scan_s, SCAN_RETENTION_S_MIN),
+            of_clients=checked_switch(properties, CLIENT_FILES_PROPERTY, default=False),
         )

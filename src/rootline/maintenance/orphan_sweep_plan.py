@@ -8,7 +8,8 @@ Owns: these two choices, and the proposed horizon. Does not own: reading the inv
 deletion (`rootline.workers.jobs.sweep_job`).
 Invariants: an object that any existing root references is never deleted, and one that a readable root references is
 never condemned. An object that no root ever referenced is condemned only when it is older than the committed horizon.
-Only names that Rootline generates are condemned. An object counts as referenced if it is not known whether it is.
+Only names that Rootline or clients of its REST catalog generate are condemned. An object counts as referenced if it is
+not known whether it is.
 
 Theory. Two kinds of objects are not needed. *Orphans* were never committed: files of writers that crashed, leaves of
 intents that lost. They look like files of a writer that is about to publish, so they must be older than the horizon:
@@ -48,9 +49,10 @@ from rootline.tree.parts.log import counted_ms
 from rootline.tree.state.table_state import pending_page
 
 _KINDS: Final = tuple(OwnKind)
-_OF_EXPORTS: Final = frozenset({OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR}) | OF_EXPORTS
+_OF_EXPORTS: Final = OF_EXPORTS | {OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR, OwnKind.CLIENT_FILE}
 """The kinds of objects that an export may name. Other engines read exports without reading any root."""
 _EXPORT_KINDS: Final = np.array([_KINDS.index(kind) for kind in OF_EXPORTS])
+_CLIENT_METADATA: Final = _KINDS.index(OwnKind.CLIENT_METADATA)
 _IDLE_MS: Final = 24 * 3600 * 1000
 """After this time without a commit, a sweep commits while an orphan waits, because only roots advance the horizon."""
 _PENDING_PARTS: Final = 8
@@ -138,13 +140,17 @@ class Inventory:
         """A mask of the objects that any existing root references."""
         return self._readable | self._expired
 
-    def orphans(self, older_than_ms: int, exports_than_ms: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    def orphans(
+        self, older_than_ms: int, exports_than_ms: int, client_metadata_than_ms: int
+    ) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         """The indexes of objects that no readable root references, and that are old or that an expired root references.
 
         * `older_than_ms`: an object is old if it was stored before this time.
         * `exports_than_ms`: the same for exported objects. It may be later, because no writer adds them.
+        * `client_metadata_than_ms`: the same for metadata of clients.
         """
         older_ms = np.where(np.isin(self.kinds, _EXPORT_KINDS), exports_than_ms, older_than_ms)
+        older_ms = np.where(self.kinds == _CLIENT_METADATA, client_metadata_than_ms, older_ms)
         return np.flatnonzero(~self._readable & (self._expired | (self.stored_ms < older_ms)))
 
     def kind_of(self, place: int) -> OwnKind:
@@ -165,16 +171,20 @@ class Inventory:
 
 
 class InventoryNotes:
-    """Collects the inventory during listing: objects with Rootline's own names, about 60 bytes each."""
+    """Collects the inventory during listing: objects that a sweep may delete, about 60 bytes each.
 
-    def __init__(self) -> None:
+    `of_clients`: see `own_kind`.
+    """
+
+    def __init__(self, *, of_clients: bool = False) -> None:
+        self._of_clients = of_clients
         self._packed: list[bytes] = []
         self._names: list[int] = []
         self._facts: list[tuple[int, int, int]] = []
 
     def add(self, item: Stored) -> None:
         """Add one object, if a sweep may delete it. Add each location once."""
-        kind = own_kind(item.location)
+        kind = own_kind(item.location, of_clients=self._of_clients)
         if kind is not None:
             self._packed.append(location_hash(item.location))
             self._names.append(name_hash(item.location))
@@ -273,9 +283,9 @@ def plan_sweep(
     horizon_ms = horizon_of(header, store_ms, limits)
     known = [page.content.locations for page in pages]
 
-    def chosen(older_than_ms: int, exports_than_ms: int = 0) -> list[int]:
+    def chosen(older_than_ms: int, exports_than_ms: int = 0, client_metadata_than_ms: int = 0) -> list[int]:
         found = []
-        for at in inventory.orphans(older_than_ms, exports_than_ms).tolist():
+        for at in inventory.orphans(older_than_ms, exports_than_ms, client_metadata_than_ms).tolist():
             item = inventory.hash_of(at)
             if has_unread and inventory.kind_of(at) in _OF_EXPORTS:
                 continue
@@ -285,7 +295,11 @@ def plan_sweep(
                 break
         return found
 
-    now = chosen(header.locations.horizon_ms - CLOCKS_APART_MS, store_ms - limits.export_age_ms)
+    now = chosen(
+        header.locations.horizon_ms - CLOCKS_APART_MS,
+        store_ms - limits.export_age_ms,
+        store_ms - limits.client_metadata_age_ms,
+    )
     condemned = [one for at in now for one in inventory.hashes_of(at)]
     done = [is_done(page, inventory, has_unread=has_unread) for page in pages]
     replaces, named = _replaced(header.locations.condemned, pages, done, condemned, horizon_ms, limits, store_ms)

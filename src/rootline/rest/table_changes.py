@@ -24,7 +24,7 @@ from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.planned_changes import own_changes
 from rootline.catalog.rest.responses import bad_request
 from rootline.catalog.table_metadata import DIGEST, TABLE, VERSION
-from rootline.maintenance.limits import EXPIRE, SWEEP_PROPERTY
+from rootline.maintenance.limits import CLIENT_FILES_PROPERTY, EXPIRE, SWEEP_PROPERTY
 from rootline.rest.bodies import TableToCreate, Updates
 from rootline.rest.refusals import requirement_failed
 from rootline.schemas.identifiers import TableName
@@ -344,8 +344,8 @@ def updates_of(table: TableName, asked: TableToCreate) -> list[Update]:
 
 
 def new_definition(table_uuid: uuid.UUID, updates: Sequence[Update]) -> TableDefinition:
-    """The definition of a new table. Its old versions expire and unused objects are deleted, unless its
-    properties state otherwise.
+    """The definition of a new table. Its old versions expire and unused objects are deleted, clients' files too,
+    unless its properties state otherwise.
 
     Raises:
         Refusal: there is no schema.
@@ -353,7 +353,8 @@ def new_definition(table_uuid: uuid.UUID, updates: Sequence[Update]) -> TableDef
     """
     if all(each["action"] != "add-schema" for each in updates):
         raise bad_request("a new table needs a schema: send add-schema and set-current-schema with assert-create")
-    first = {"action": "set-properties", "updates": {EXPIRE: "true", SWEEP_PROPERTY: "true"}}
+    switches = dict.fromkeys((EXPIRE, SWEEP_PROPERTY, CLIENT_FILES_PROPERTY), "true")
+    first = {"action": "set-properties", "updates": switches}
     changes = parsed_changes([first, *updates])
     assert changes is not None, "there is a schema"
     return first_definition(table_uuid, changes)
