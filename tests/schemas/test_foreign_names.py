@@ -67,9 +67,29 @@ def test_every_name_that_rootline_gives_is_noted_where_it_is_absolute(own: str) 
     assert noted(own).hashes.tolist() == []
 
 
-def test_names_that_other_engines_give_take_no_room() -> None:
-    others = (f"00000-0-{uuid.UUID(int=7)}-00001.parquet", "snap-1.avro", f"part-00000-{uuid.UUID(int=7)}-c000.parquet")
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"data/00000-0-{uuid.UUID(int=7)}-00001.parquet",
+        f"data/at=2/20261101_120000_00007_abcde-{uuid.UUID(int=7)}.orc",
+        f"metadata/snap-1-1-{uuid.UUID(int=7)}.avro",
+        f"metadata/{uuid.UUID(int=7)}-m0.avro",
+    ],
+)
+def test_names_that_a_sweep_of_clients_files_deletes_are_noted(name: str) -> None:
+    assert own_kind(name, of_clients=True) is not None
+    assert noted(f"s3://bucket/lake/demo/t/{name}").hashes.tolist() == [name_hash(name)]
+
+
+def test_names_that_no_sweep_deletes_take_no_room() -> None:
+    others = ("part-0.parquet", "snap-1.avro", "00001-3.metadata.json", f"{uuid.UUID(int=7)}/part-0.parquet")
     assert noted(*(f"s3://a/{name}" for name in others)).hashes.tolist() == []
+
+
+def test_a_set_of_before_clients_wrote_is_read_anew() -> None:
+    body = noted(f"s3://a/{OURS}").to_bytes()
+    with pytest.raises(Corrupt):
+        ForeignNames.from_bytes(body.replace(b"names/2", b"names/1"), name="n")
 
 
 def test_no_sweep_deletes_these_objects() -> None:
