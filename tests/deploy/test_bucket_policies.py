@@ -52,6 +52,7 @@ PLACES = {
     "data": "sales/orders/data/day=1/x.parquet",
     "namespace": "sales/.namespace/x.json",
     "export": "sales/orders/export/v2/x/metadata/x.metadata.json",
+    "of a client": "sales/orders/rest/metadata/x-m0.avro",
     "probe": "0-rootline-probe/x",
     "lake": "0-rootline-lake/x.json",
     "among the roots": "sales/orders/metadata/roots/x/data/0.parquet",
@@ -61,7 +62,7 @@ PUTS = {
     "coordinator": {"root", "leaf", "vector", "page", "definition", "probe", "lake", "among the roots"},
     "worker": {"leaf", "vector", "page", "data", "among the roots"},
     "expiry": {"page"},
-    "writer": {"leaf", "adopted", "data", "namespace"},
+    "writer": {"leaf", "adopted", "data", "namespace", "of a client"},
     "reader": set[str](),
     "catalog": {"export"},
 }

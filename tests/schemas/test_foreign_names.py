@@ -28,7 +28,7 @@ def noted(*locations: str) -> ForeignNames:
 def test_the_bytes_are_a_line_a_digest_and_ascending_hashes() -> None:
     names = noted(f"s3://a/{OURS}", "/b/spark-write=x/part-1.parquet", f"s3a://c/d/{OURS.upper()}")
     body = names.to_bytes()
-    assert body.startswith(b"rootline-foreign-names/1\n")
+    assert body.startswith(b"rootline-foreign-names/2\n")
     hashes = sorted({name_hash(OURS), name_hash("part-1.parquet")})
     assert body[25 + 32 :] == b"".join(item.to_bytes(8, "big") for item in hashes)
     assert ForeignNames.from_bytes(body, name="n").hashes.tolist() == hashes
