@@ -192,6 +192,7 @@ def test_a_list_of_a_client_that_was_refused_stops_no_sweep_where_clients_write(
     tell(story, **{OF_CLIENTS: "true"})
 
 
+@pytest.mark.services
 async def test_clients_files_come_and_go_on_s3(s3_service: S3Service) -> None:
     async with told(s3_service) as (world, _):
         old, kept = FILES["Java, object storage"], FILES["Spark, partitioned"]
