@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rootline.schemas.content_entry import ContentType
+from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AdoptedRoot, DataFile, Intent, IntentKind
 from rootline.schemas.root_header import Operation
 from rootline.tree.draft import draft
@@ -72,8 +72,10 @@ def test_many_files_come_in_leaves() -> None:
     [verdict] = lake.put(create("ctas", add_manifests=(leaf,), add_data_files=(data_file("c"),)))
     assert (verdict.code, verdict.version) == (None, 0)
     assert lake.head.header.totals.data_files == 3
-    [row] = lake.root_entries(ContentType.DATA_MANIFEST)
-    assert (row.first_row_id, lake.head.header.row_ids.next) == (10, 23), "files outside leaves are numbered first"
+    [row] = lake.head.live.leaf_rows.values()
+    assert (row.entry.first_row_id, lake.head.header.row_ids.next) == (10, 23), (
+        "files outside leaves are numbered first"
+    )
     assert state_violations(lake.reloaded()) == []
 
 
@@ -202,5 +204,5 @@ def test_a_table_uuid_of_an_earlier_table_is_refused_with_files_too() -> None:
 def test_no_other_content_makes_a_table() -> None:
     with pytest.raises(ValueError, match="create"):
         create("c", remove_files=(removed("data/a.parquet"),))
-    with pytest.raises(ValueError, match="create"):
+    with pytest.raises(Invalid, match="must carry definition"):
         Intent(intent_id="c", table="demo.t", kind=IntentKind.CREATE, add_data_files=(data_file("a"),))
