@@ -231,10 +231,8 @@ async def keys_of(
         found: list[ObjectKey] = []
         for item in listed:
             location = item.key.removeprefix(prefix)
-            if (
-                own_kind(location, of_clients=of_clients)
-                and wanted.get(location_hash(location)) == item.last_modified_ms
-            ):
+            kind = own_kind(location, of_clients=of_clients)
+            if kind and wanted.get(location_hash(location)) == item.last_modified_ms:
                 found.append(item.key)
         if found:
             yield found
