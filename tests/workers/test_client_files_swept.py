@@ -17,7 +17,7 @@ from tests.services.s3_service import S3Service
 from tests.workers.sweep_world import SweepWorld, tell
 from tests.workers.test_removal_on_s3 import told
 
-ONE = str(uuid.UUID(int=0x0198_1111_2222_7333_8444_5555_6666_7777))
+ONE = str(uuid.UUID(int=0x0198_ABCD_2222_7333_8444_5555_6666_7777))
 FILES = {
     "Spark, Flink and Kafka Connect": f"data/00000-7-{ONE}-00001.parquet",
     "Spark, partitioned": f"data/at_day=2026-11-01/name=a%2Fb/00003-7-{ONE}-0-00001.parquet",
@@ -124,13 +124,14 @@ async def clients_come_and_go(world: SweepWorld) -> None:
     await world.committed(world.append_of(*map(file_at, committed)))
     await swept_for(world, 7)
     assert await left_over(world, *FILES.values()) == set(FILES.values()), "a client may still commit these"
-    await swept_for(world, 7)
+    await swept_for(world, 12)
     assert await left_over(world, *FILES.values()) == set(committed)
     assert await left_over(world, *METADATA.values()) == set(METADATA.values()), "Flink may still read these"
     await swept_for(world, 24)
     assert await left_over(world, *METADATA.values()) == set()
     assert await left_over(world, *FILES.values()) == set(committed)
     await world.remove_location(committed[0])
+    await world.append("after that")
     await world.expire((await world.head()).header.version)
     world.forget_roots((await world.head()).header.version - 1)
     await swept_for(world, 6)
