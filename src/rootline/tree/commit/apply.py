@@ -53,7 +53,8 @@ def apply_batch(
         fetched: the objects fetched so far. Empty in the first call.
         stamp: commit id, coordinator id, wall clock.
         acknowledged: the position up to which the log is known to contain the verdicts. Their outcomes are dropped.
-        writer_retention_s: seconds that an idle `process/` writer stays in the ledger, by the log's append times.
+        writer_retention_s: seconds that an idle `process/` writer stays in the ledger, by the log's append times. A
+            `rest/` writer stays an hour at most.
         log_retention_s: seconds that the log keeps a record. A horizon stays older than that.
         limits: of the header. Content above them moves to pages.
         relief: leaves that the coordinator wrote from rows of the head, or of an earlier root.
