@@ -141,7 +141,7 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     names = (f"f{picks[2]}", f"f{picks[3]}")
     adds = tuple((name, CARRIERS[picks[4] % 3], _ids(name)) for name in dict.fromkeys(names))
     if draw.kind is IntentKind.APPEND:
-        return replace(plan, adds=adds[: 1 + draw.flag])
+        return _of_client(picks, number, replace(plan, adds=adds[: 1 + draw.flag]))
     if draw.kind is IntentKind.FLUSH:
         return _flush(draw, view, replace(plan, serializable=None))
     if draw.kind is IntentKind.TAG:
@@ -186,6 +186,14 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         adds=tuple(add for add in adds[:1] if draw.flag and add[0] not in chosen),
         equality=equality,
     )
+
+
+def _of_client(picks: tuple[int, ...], number: int, plan: Plan) -> Plan:
+    """Every third append is an Iceberg client's; some have the snapshot of an earlier one, or move its job."""
+    if picks[5] % 3:
+        return plan
+    client, jobs = 1_000 + number // 2, ((), ("a",), ("b",), ("b", "a"))[picks[4] % 4]
+    return replace(plan, writer=f"rest/{client}", sequence=0, client=client, jobs=jobs)
 
 
 def _rewrite(chosen: list[str], number: int, view: ReferenceTable, plan: Plan) -> Plan:
