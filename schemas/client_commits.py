@@ -24,7 +24,8 @@ CLIENT_WRITER_PREFIX: Final = "rest/"
 """The prefix of the writer ids of clients' commits, before the id of the client's first snapshot."""
 SNAPSHOTS_MAX: Final = 100
 MOVED_JOBS_MAX: Final = 8
-"""The most snapshots of one commit, and the most jobs whose progress it states."""
+JOB_BYTES_MAX: Final = 8 * 1024
+"""The most snapshots of one commit, jobs whose progress it states, and bytes of a job's name and words as JSON."""
 _OPERATIONS: Final = ("append", "delete", "overwrite", "replace")
 
 
@@ -42,7 +43,7 @@ class ClientCommit:
     * `snapshots`: what the client made on its base, in order. 1 to `SNAPSHOTS_MAX`, of different ids above 0.
     * `digest`: of the files that it adds, 64 hexadecimal digits. Two commits under one id are the same if it is equal.
     * `progress`: identity of a streaming job → the words of the intent's summary that say how far it has come. At most
-    `MOVED_JOBS_MAX` jobs.
+    `MOVED_JOBS_MAX` jobs of `JOB_BYTES_MAX` bytes.
     """
 
     snapshots: tuple[ClientSnapshot, ...]
@@ -66,7 +67,7 @@ class ClientCommit:
             body = json.loads(text)
             if not body["snapshots"] or body.keys() - {"snapshots", "digest", "progress"}:
                 raise ValueError("it has no snapshot, or a member that is unknown")
-            progress = {name: _words_in(words, summary) for name, words in body.get("progress", {}).items()}
+            progress = {job: _words_in(job, words, summary) for job, words in body.get("progress", {}).items()}
             if len(progress) > MOVED_JOBS_MAX:
                 raise ValueError(f"it has the progress of {len(progress)} jobs, at most {MOVED_JOBS_MAX} are allowed")
             return ClientCommit(_checked(_snapshots(body["snapshots"])), digest_of(body["digest"]).hex(), progress)
@@ -99,8 +100,11 @@ def _checked(snapshots: tuple[ClientSnapshot, ...]) -> tuple[ClientSnapshot, ...
     return snapshots
 
 
-def _words_in(words: Any, summary: Mapping[str, str]) -> tuple[str, ...]:
+def _words_in(job: str, words: Any, summary: Mapping[str, str]) -> tuple[str, ...]:
     missing = [word for word in words if word == CLIENT or word not in summary]
     if missing or not isinstance(words, list) or not words:
         raise ValueError(f"the summary has no such words of progress: {words!r:.60}")
+    size = len(encode_json([job, {word: summary[word] for word in words}]))
+    if size > JOB_BYTES_MAX:
+        raise ValueError(f"job {job!r:.60} has {size} bytes, at most {JOB_BYTES_MAX} are allowed")
     return tuple(words)

@@ -46,7 +46,7 @@ def _rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
         known = was.get(identity)
         if job != known and not before.snapshot.sequence_number < job.sequence_number:
             number = None if known is None else known.sequence_number
-            yield f"the progress of job {identity!r:.80} went from sequence number {number} to {job.sequence_number}"
+            yield f"the progress of job {identity!r:.80} changed from sequence number {number} to {job.sequence_number}"
     stays = False
     for identity, job in was.items():
         if identity not in now and stays:

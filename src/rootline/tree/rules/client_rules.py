@@ -11,7 +11,6 @@ Source: intents page, "Commits of Iceberg clients". Decisions 0134 and 0135.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, ClientCommit
@@ -20,12 +19,11 @@ from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import IntentKind
 from rootline.schemas.parts.progress import PROGRESS, JobProgress
-from rootline.tree.draft.draft import LONG_MAX, Draft
-from rootline.tree.parts.progress import size_of, with_moved
+from rootline.tree.draft.draft import Draft
+from rootline.tree.parts.progress import with_moved
 
 CLIENT_KINDS: Final = frozenset((IntentKind.APPEND, IntentKind.CREATE))
 """Kinds whose copy changes nothing after the ledger has dropped its writer: its files, or its table, are there."""
-JOB_BYTES_MAX: Final = 8 * 1024
 
 
 def client_commit_of(intent: Intent) -> ClientCommit | None:
@@ -44,13 +42,6 @@ def client_commit_of(intent: Intent) -> ClientCommit | None:
             f"summary: {CLIENT} is of writer {writer!r} with sequence 0, the intent's writer is "
             f"{intent.writer_id!r:.80} with {intent.writer_sequence}: set both as the word requires",
         )
-    for job in _jobs(intent, commit, SequenceNumber(LONG_MAX)):
-        if size_of(job) > JOB_BYTES_MAX:
-            raise Invalid(
-                "intent-malformed",
-                f"summary: the progress of job {job.identity!r:.80} has {size_of(job)} bytes: shorten it to "
-                f"{JOB_BYTES_MAX}",
-            )
     return commit
 
 
@@ -74,18 +65,13 @@ def check_progress(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
 
 def move_jobs(draft: Draft, intent: Intent, commit: ClientCommit, number: SequenceNumber) -> None:
     """Record the progress of a commit that was accepted with sequence `number`."""
-    progress = draft.parts.of(PROGRESS)
-    for job in _jobs(intent, commit, number):
-        progress = with_moved(progress, job)
-    draft.parts = draft.parts.having(PROGRESS, progress)
+    for identity, names in commit.progress.items():
+        words = {name: intent.summary[name] for name in names}
+        job = JobProgress(identity, number, commit.snapshots[-1], words)
+        draft.parts = draft.parts.having(PROGRESS, with_moved(draft.parts.of(PROGRESS), job))
 
 
 def words_for_root(intent: Intent, commit: ClientCommit) -> dict[str, str]:
     """The words of a client's commit that the root's summary has: without the client's own and those of progress."""
     moved = {CLIENT, *(name for names in commit.progress.values() for name in names)}
     return {name: value for name, value in intent.summary.items() if name not in moved}
-
-
-def _jobs(intent: Intent, commit: ClientCommit, number: SequenceNumber) -> Iterator[JobProgress]:
-    for identity, names in commit.progress.items():
-        yield JobProgress(identity, number, commit.snapshots[-1], {name: intent.summary[name] for name in names})
