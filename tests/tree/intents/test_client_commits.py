@@ -109,7 +109,7 @@ def test_of_two_instances_of_a_job_in_one_batch_the_first_one_goes_on() -> None:
     assert steps(lake.head.header) == {"a": "1"}, "a rejected commit moves none of its jobs"
     [message] = {verdict.message for verdict in verdicts[1:]}
     assert message == (
-        "demo.flights: job 'a' moved at sequence number 2, after 1, which its client read: load the table again, and "
+        "demo.flights: job 'a' moved at sequence number 2, after 1, which its client read: reload the table, and "
         "continue after the job's newest commit"
     )
 

@@ -59,7 +59,7 @@ def check_progress(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
             raise Invalid(
                 "progress-moved",
                 f"{draft.table}: job {job.identity!r:.80} moved at sequence number {job.sequence_number}, after "
-                f"{read}, which its client read: load the table again, and continue after the job's newest commit",
+                f"{read}, which its client read: reload the table, and continue after the job's newest commit",
             )
 
 
