@@ -169,7 +169,7 @@ def test_a_commit_with_progress_says_what_its_client_read(read: int | None) -> N
         ),
         (with_word().model_copy(update={"summary": {"rootline.client-snapshots": "[]"}}), "is reserved"),
         (with_word().model_copy(update={"summary": {"rootline.client.x": "[]"}}), "is reserved"),
-        (commit(7, 1, a="é" * 3_000), "job 'a' has 18018 bytes, at most 8192 are allowed"),
+        (commit(7, 1, a="é" * 3_000), "job 'a' has 18019 bytes, at most 8192 are allowed"),
         (commit(7, 1, a="x" * 4_000), "more than 4096 characters"),
     ],
 )
