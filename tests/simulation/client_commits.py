@@ -14,6 +14,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.client_commits import CLIENT, ClientCommit, ClientSnapshot, client_snapshots_in
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.intent_rules import BEGINNING_KINDS
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
 from rootline.storage.metadata.root_reader import read_root
@@ -49,7 +50,7 @@ class ClientHistory:
 
     def accept(self, verdict: Verdict, intent: Intent) -> None:
         """Take in an intent that was committed. In the order of the sequence numbers."""
-        if intent.kind is IntentKind.CREATE:
+        if intent.kind in BEGINNING_KINDS:
             self.jobs = {}
         commit = ClientCommit.of(intent.summary)
         if commit is None:
