@@ -1,4 +1,4 @@
-"""What an intent says of the Iceberg client whose commit it is, and what a root says of such commits.
+"""The commit of an Iceberg client: the word of an intent that states it, and the list of its snapshots in a root.
 
 Owns: the word `rootline.client` of an intent's summary, the key `rootline.client-snapshots` of a snapshot's summary.
 Does not own: the difference that a client made (`rootline.rest`), what is kept of its progress
@@ -42,7 +42,7 @@ class ClientCommit:
 
     * `snapshots`: what the client made on its base, in order. 1 to `SNAPSHOTS_MAX`, of different ids above 0.
     * `digest`: of the files that it adds, 64 hexadecimal digits. Two commits under one id are the same if it is equal.
-    * `progress`: identity of a streaming job → the words of the intent's summary that say how far it has come. At most
+    * `progress`: identity of a streaming job → the words of the intent's summary that state its progress. At most
     `MOVED_JOBS_MAX` jobs of `JOB_BYTES_MAX` bytes.
     """
 

@@ -50,7 +50,7 @@ def _rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
     stays = False
     for identity, job in was.items():
         if identity not in now and stays:
-            yield f"the progress of job {identity!r:.80} was dropped before that of a job that was idle longer"
+            yield f"the progress of job {identity!r:.80} was dropped before a job that was idle longer"
         stays = stays or now.get(identity) == job
 
 
@@ -59,7 +59,7 @@ def _own_rule(_before: RootHeader, after: RootHeader) -> Iterator[str]:
     if jobs and (len(jobs) > JOBS_MAX or 1 + sum(map(size_of, jobs)) > PROGRESS_BYTES_MAX):
         yield f"it has the progress of {len(jobs)} jobs, at most {JOBS_MAX} and {PROGRESS_BYTES_MAX} bytes are allowed"
     if jobs and jobs[-1].sequence_number > after.snapshot.sequence_number:
-        yield f"a job moved at sequence number {jobs[-1].sequence_number}, which is none of its intents'"
+        yield f"a job moved at sequence number {jobs[-1].sequence_number}, after the snapshot's"
 
 
 def _begins(before: RootHeader, after: RootHeader) -> Iterator[str]:

@@ -11,19 +11,14 @@ Source: intents page, "Commits of Iceberg clients". Decisions 0134 and 0135.
 
 from __future__ import annotations
 
-from typing import Final
-
 from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, ClientCommit
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_rules import IntentKind
+from rootline.schemas.intent_rules import CLIENT_KINDS
 from rootline.schemas.parts.progress import PROGRESS, JobProgress
 from rootline.tree.draft.draft import Draft
 from rootline.tree.parts.progress import with_moved
-
-CLIENT_KINDS: Final = frozenset((IntentKind.APPEND, IntentKind.CREATE))
-"""Kinds whose copy changes nothing after the ledger has dropped its writer: its files, or its table, are there."""
 
 
 def client_commit_of(intent: Intent) -> ClientCommit | None:
