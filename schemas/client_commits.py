@@ -1,4 +1,4 @@
-"""What an intent says of the Iceberg client whose commit it is, and what a root says of such commits.
+"""The commit of an Iceberg client: the word of an intent that states it, and the list of its snapshots in a root.
 
 Owns: the word `rootline.client` of an intent's summary, the key `rootline.client-snapshots` of a snapshot's summary.
 Does not own: the difference that a client made (`rootline.rest`), what is kept of its progress
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.parts.header_part import count_of, encode_json, string_of
+from rootline.schemas.parts.header_part import count_of, digest_of, encode_json, string_of
 
 CLIENT: Final = "rootline.client"
 """The word of an intent's summary with its `ClientCommit`. Every other word that begins with `rootline.` is refused."""
@@ -22,6 +22,11 @@ CLIENT_SNAPSHOTS: Final = "rootline.client-snapshots"
 """Key of a snapshot's summary: the snapshots that clients made, and that the root commits. `[[id, operation], …]`."""
 CLIENT_WRITER_PREFIX: Final = "rest/"
 """The prefix of the writer ids of clients' commits, before the id of the client's first snapshot."""
+SNAPSHOTS_MAX: Final = 100
+MOVED_JOBS_MAX: Final = 8
+JOB_BYTES_MAX: Final = 8 * 1024
+"""The most snapshots of one commit, jobs whose progress it states, and bytes of a job's name and words as JSON."""
+_OPERATIONS: Final = ("append", "delete", "overwrite", "replace")
 
 
 class ClientSnapshot(NamedTuple):
@@ -35,9 +40,10 @@ class ClientSnapshot(NamedTuple):
 class ClientCommit:
     """One commit of a client.
 
-    * `snapshots`: what the client made on its base, in order. At least one.
+    * `snapshots`: what the client made on its base, in order. 1 to `SNAPSHOTS_MAX`, of different ids above 0.
     * `digest`: of the files that it adds, 64 hexadecimal digits. Two commits under one id are the same if it is equal.
-    * `progress`: identity of a streaming job → the words of the intent's summary that say how far it has come.
+    * `progress`: identity of a streaming job → the words of the intent's summary that state its progress. At most
+    `MOVED_JOBS_MAX` jobs of `JOB_BYTES_MAX` bytes.
     """
 
     snapshots: tuple[ClientSnapshot, ...]
@@ -61,11 +67,13 @@ class ClientCommit:
             body = json.loads(text)
             if not body["snapshots"] or body.keys() - {"snapshots", "digest", "progress"}:
                 raise ValueError("it has no snapshot, or a member that is unknown")
-            progress = {name: _words_in(words, summary) for name, words in body.get("progress", {}).items()}
-            digest = bytes.fromhex(string_of(body["digest"]))
-            return ClientCommit(_snapshots(body["snapshots"]), digest.hex(), progress)
+            progress = {job: _words_in(job, words, summary) for job, words in body.get("progress", {}).items()}
+            if len(progress) > MOVED_JOBS_MAX:
+                raise ValueError(f"it has the progress of {len(progress)} jobs, at most {MOVED_JOBS_MAX} are allowed")
+            return ClientCommit(_checked(_snapshots(body["snapshots"])), digest_of(body["digest"]).hex(), progress)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise Invalid("intent-malformed", f"summary: {CLIENT} cannot be read: {error!s:.200}") from None
+            next_step = "state it as docs/intents.md describes, or omit it"
+            raise Invalid("intent-malformed", f"summary: {CLIENT} is wrong: {error!s:.150}: {next_step}") from None
 
 
 def client_snapshots_in(summary: Mapping[str, str]) -> tuple[ClientSnapshot, ...]:
@@ -83,8 +91,20 @@ def _snapshots(items: Any) -> tuple[ClientSnapshot, ...]:
     return tuple([ClientSnapshot(count_of(each), string_of(operation)) for each, operation in items])
 
 
-def _words_in(words: Any, summary: Mapping[str, str]) -> tuple[str, ...]:
-    missing = [word for word in words if word not in summary]
-    if missing:
-        raise ValueError(f"the summary has no word {missing[0]!r:.60}")
+def _checked(snapshots: tuple[ClientSnapshot, ...]) -> tuple[ClientSnapshot, ...]:
+    if len(snapshots) > SNAPSHOTS_MAX:
+        raise ValueError(f"it has {len(snapshots)} snapshots, at most {SNAPSHOTS_MAX} are allowed")
+    ids = {snapshot_id for snapshot_id, operation in snapshots if operation in _OPERATIONS}
+    if len(ids) < len(snapshots) or 0 in ids:
+        raise ValueError("two snapshots have one id, or a snapshot has id 0 or an unknown operation")
+    return snapshots
+
+
+def _words_in(job: str, words: Any, summary: Mapping[str, str]) -> tuple[str, ...]:
+    missing = [word for word in words if word == CLIENT or word not in summary]
+    if missing or not isinstance(words, list) or not words:
+        raise ValueError(f"the summary has no such words of progress: {words!r:.60}")
+    size = len(encode_json([job, {word: summary[word] for word in words}]))
+    if size > JOB_BYTES_MAX:
+        raise ValueError(f"job {job!r:.60} has {size} bytes, at most {JOB_BYTES_MAX} are allowed")
     return tuple(words)

@@ -278,6 +278,9 @@ CHANGING_KINDS: Final = frozenset(
     {IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.REPLACE}
 )
 """The kinds whose `definition` is a list of changes. For `create` it is a definition, for views their JSON."""
+CLIENT_KINDS: Final = frozenset({IntentKind.APPEND, IntentKind.CREATE})
+"""The kinds that may be an Iceberg client's commit. The ledger drops its writer early. A copy that is published later
+changes nothing, because its files or its table exist."""
 VIEW_KINDS: Final = frozenset((IntentKind.CREATE_VIEW, IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW))
 BEGINNING_KINDS: Final = frozenset((IntentKind.CREATE, IntentKind.CREATE_VIEW))
 """The kinds that make the first root of a name."""

@@ -24,6 +24,7 @@ from rootline.schemas.parts.locations import LOCATIONS, Locations
 from rootline.schemas.parts.log import LOG, LogProgress
 from rootline.schemas.parts.name import NAME, NameRecord, NameState
 from rootline.schemas.parts.outcomes import OUTCOMES, RecordedOutcomes
+from rootline.schemas.parts.progress import PROGRESS, Progress
 from rootline.schemas.parts.removals import REMOVALS, Removals
 from rootline.schemas.parts.restores import RESTORES, Restores
 from rootline.schemas.parts.row_ids import ROW_IDS, RowIds
@@ -97,6 +98,7 @@ class RootHeader:
     """`None` in a root by a coordinator that does not know this field."""
     name: NameRecord = NameRecord()
     row_ids: RowIds = RowIds()
+    progress: Progress = ()
 
     @property
     def is_tombstone(self) -> bool:
@@ -121,5 +123,6 @@ PARTS: Final[tuple[HeaderPart[Any], ...]] = (
     NAME,
     DEFINITION,
     ROW_IDS,
+    PROGRESS,
 )
 """The parts of a header. Each is a field of its name."""

@@ -1,4 +1,4 @@
-"""The part `progress`: how far the streaming jobs of Iceberg clients have come, by their own words.
+"""The part `progress`: the progress of the streaming jobs of Iceberg clients, in their own words.
 
 A job looks for its newest words among the snapshots, also after days. So the newest ones stay in the header.
 """
@@ -18,7 +18,7 @@ PROGRESS_KEY: Final = "rootline.progress"
 class JobProgress(NamedTuple):
     """The newest words of one job.
 
-    `identity`: of the job, such as the id of a streaming query. `sequence_number`: of the commit that said them.
+    `identity`: of the job, such as the id of a streaming query. `sequence_number`: of the commit that stated them.
     `snapshot`: the client's last snapshot of that commit. `words`: key → value of its summary.
     """
 

@@ -66,6 +66,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "name": Part.of("name_is NameState Drop drops NameRecord is_tombstone", "name view", "parts.name header_name"),
     "definition": Part.of("DefinitionReference", "definition", "parts.definition"),
     "row_ids": Part.of("RowIds", "row_ids", "parts.row_ids"),
+    "progress": Part.of("JobProgress Progress", "progress", "parts.progress"),
 }
 _SHARED: Final = frozenset(("PartitionOffset", "PageReference", "CoveredOffset"))
 """Types of a part's module that are not the part: all readers of the log, and all pages, have them."""

@@ -37,6 +37,7 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.bytes.entry_schema import content_entry_schema, decimal_size_in_bytes
+from rootline.schemas.client_commits import ClientSnapshot
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentStats,
@@ -55,6 +56,7 @@ from rootline.schemas.parts.locations import Condemned, Locations
 from rootline.schemas.parts.log import ClockJump, LogProgress, LogTime, PartitionOffset
 from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes, RecordedOutcomes
 from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
+from rootline.schemas.parts.progress import JobProgress
 from rootline.schemas.parts.removals import Removal, Removals
 from rootline.schemas.parts.restores import Restores
 from rootline.schemas.parts.row_ids import RowIds
@@ -183,6 +185,8 @@ def headers() -> st.SearchStrategy[RootHeader]:
     newest = st.lists(removal, min_size=1, max_size=3).map(tuple)
     none_left, newest_left = st.just(Removals()), st.tuples(count, newest, st.binary(min_size=8, max_size=8))
     removals = none_left | newest_left.map(lambda parts: Removals(*parts))
+    words = st.dictionaries(text, text, max_size=2)
+    job = st.builds(JobProgress, text, count, st.builds(ClientSnapshot, count, text), words)
     return st.builds(
         RootHeader,
         table=st.just(TableName("shop.orders")),
@@ -244,6 +248,7 @@ def headers() -> st.SearchStrategy[RootHeader]:
         removals=st.none() | removals,
         row_ids=st.builds(RowIds, count, st.none() | count),
         locations=st.builds(Locations, count, st.lists(condemned, max_size=2).map(tuple)),
+        progress=st.lists(job, max_size=2).map(tuple),
     )
 
 

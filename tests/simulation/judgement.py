@@ -65,6 +65,7 @@ async def _compare(
     )
     root = await newest_root(world.store, table)
     assert root is not None
+    await reference.clients.compare(world.store, table, root.header)
     await _compare_turns(world, table, reference, root.header)
     check_name(root.header, reference.view, is_dropped=reference.is_dropped)
     state = await load_state(world.store, root)

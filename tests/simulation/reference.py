@@ -10,6 +10,7 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
+from tests.simulation.client_commits import ClientHistory
 from tests.simulation.evolving import Shape
 from tests.simulation.name_history import NameAt, NameHistory, Seen
 from tests.simulation.names import ReferenceView, SeenVersions
@@ -56,6 +57,7 @@ class Reference:
     shape: Shape | None = None
     view: ReferenceView | None = None
     views: SeenVersions = field(default_factory=dict)
+    clients: ClientHistory = field(default_factory=ClientHistory)
 
     def brought_by(self, intent: Intent) -> list[str]:
         """The data files of an intent, those in its leaves included."""
@@ -163,6 +165,7 @@ def replay(
         assert verdict.version is not None
         names.accept(verdict, intent, seen)
         reference.commit(verdict.version, intent, vectors)
+        reference.clients.accept(verdict, intent)
     for partition in {verdict.partition for verdict, _, _ in own}:
         names.check_rejections([item[:2] for item in own if item[0].partition == partition], seen)
     for verdict, intent, place in own:

@@ -23,6 +23,7 @@ from rootline.adapters.memory import MemoryObjectStore
 from rootline.client.create_drop import build_definition
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.bytes.intent_codec import encode_intent
+from rootline.schemas.client_commits import CLIENT
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import roots_prefix, table_prefix, version_of_root_key
@@ -107,6 +108,9 @@ class Outcome:
     tags: int
     namespaces: int
     """Versions of all of them."""
+    clients: int
+    moved: int
+    """Commits of clients, and those that were rejected because their job had moved."""
 
 
 def simulate(
@@ -124,6 +128,7 @@ def simulate(
     evolves: bool = False,
     namespaces: bool = False,
     tags: bool = False,
+    clients: bool = False,
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
@@ -136,8 +141,9 @@ def simulate(
     `evolves`: writers change columns, partitions and orders all the time.
     `namespaces`: clients make, change and drop the namespaces of the tables meanwhile.
     `tags`: writers tag versions of every age, and go back to them.
+    `clients`: more than half of the appends are those of Iceberg clients, which move a few jobs.
     """
-    crowd = Crowd(writers, steps, expires=expires, drops=drops, evolves=evolves, tags=tags)
+    crowd = Crowd(writers, steps, expires=expires, drops=drops, evolves=evolves, tags=tags, clients=clients)
 
     async def whole() -> Outcome:
         world, published = _world(seed, keep_trace, patience_s, expires), Published()
@@ -173,6 +179,7 @@ class Crowd:
     drops: bool
     evolves: bool
     tags: bool
+    clients: bool
 
     def writer(self, world: World, number: int, published: Published, seed: int) -> Writer:
         """Writers of one table do not agree on its partition, as clients in two languages do not."""
@@ -188,6 +195,7 @@ class Crowd:
             (world.log.partition_of(table.encode()) + 1) % PARTITIONS if shift else None,
         )
         writer.drops, writer.evolves, writer.stalls, writer.tags = self.drops, self.evolves, self.expires, self.tags
+        writer.clients = self.clients
         return writer
 
 
@@ -370,6 +378,8 @@ async def _outcome(
         replaces=_committed(world, b"\x0ereplace"),
         tags=_committed(world, b"\x06tag"),
         namespaces=namespaces,
+        clients=_committed(world, CLIENT.encode()),
+        moved=sum(verdict.code == "progress-moved" for verdict in world.log.verdicts.values()),
     )
 
 

@@ -103,6 +103,20 @@ def test_tables_that_are_dropped_made_again_and_brought_back_are_what_the_accept
     assert outcomes[3].changes >= 10
 
 
+def test_jobs_of_clients_never_go_back_and_each_snapshot_of_a_client_is_in_one_root() -> None:
+    outcomes = [simulate(1, 120, clients=True), simulate(2, 150, clients=True, drops=True)]
+    outcomes += [simulate(3, 100, clients=True, limits=HeaderLimits(ledger_bytes=300, outcome_bytes=300))]
+    assert sum(outcome.clients for outcome in outcomes) >= 40
+    assert sum(outcome.moved for outcome in outcomes) >= 10
+    assert all(outcome.kills > 0 for outcome in outcomes)
+
+
+def test_a_coordinator_that_lets_a_job_go_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "check_progress", lambda *_: None)
+    with pytest.raises(AssertionError, match="unseen by"):
+        simulate(1, 120, clients=True)
+
+
 def test_rewrites_beside_writers_never_share_a_root_with_them() -> None:
     """The coordinators check each root before its PUT, and `judge` checks all that are left."""
     outcomes = [simulate(seed, 100) for seed in (3, 12, 17)]

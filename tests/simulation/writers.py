@@ -38,6 +38,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.metadata.root_reader import newest_root
 from rootline.tree.state.table_state import TableState
+from tests.simulation.client_commits import as_client
 from tests.simulation.conversions import conversion, deletes_by_value
 from tests.simulation.evolving import column_more, partition_statistics, some_changes
 from tests.simulation.faulty_world import World
@@ -71,6 +72,7 @@ class Writer:
     `partition`: where it publishes, if its client has another idea of that than the log. `drops`: it drops tables,
     makes them again, brings them back, and makes views of their names; so it says in each intent which table it has
     seen. `evolves`: it changes columns, partitions and orders. `stalls`: it adds files that it uploaded long ago.
+    `clients`: some of its appends are those of Iceberg clients.
     """
 
     world: World
@@ -84,6 +86,7 @@ class Writer:
     evolves: bool = False
     stalls: bool = False
     tags: bool = False
+    clients: bool = False
     definition: TableDefinition | None = None
     """That it has seen last, if it goes by that."""
     seen: int | None = None
@@ -120,6 +123,8 @@ class Writer:
                 intent = await self._in_leaf(view, intent)
             elif view is not None:
                 intent = await self._by_value(view, intent)
+            if view is not None and self.clients:
+                intent = as_client(intent, view.header)
             if self.stalls:
                 await self._stall(intent)
             await self._until_decided(intent)

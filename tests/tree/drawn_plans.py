@@ -32,6 +32,8 @@ class Draw:
     """Whether it says which table (not for 0) and which schema (not for 1) it is for."""
     of_tags: bool = False
     """Whether versions expire as a worker plans it, and many of those that are gone back to have a tag."""
+    of_clients: bool = False
+    """Whether all appends are those of Iceberg clients."""
 
 
 def draws_of(*kinds: IntentKind) -> st.SearchStrategy[Draw]:
@@ -94,6 +96,14 @@ of_tags = draws_of(
 """Versions that are tagged, expire, and are gone back to."""
 
 
+of_clients = draws_of(
+    *(IntentKind.APPEND,) * 9,
+    *(IntentKind.REMOVE, IntentKind.RESTORE, IntentKind.REPLACE, IntentKind.REWRITE),
+    *(IntentKind.FLUSH, IntentKind.DROP, IntentKind.CREATE, IntentKind.PURGE),
+).map(lambda draw: replace(draw, of_clients=True))
+"""Jobs of clients that read some versions ago, on a name whose rows and tables change."""
+
+
 late_readers = st.builds(
     Draw,
     kind=st.sampled_from(
@@ -141,7 +151,7 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     names = (f"f{picks[2]}", f"f{picks[3]}")
     adds = tuple((name, CARRIERS[picks[4] % 3], _ids(name)) for name in dict.fromkeys(names))
     if draw.kind is IntentKind.APPEND:
-        return replace(plan, adds=adds[: 1 + draw.flag])
+        return _of_client(draw, number, replace(plan, adds=adds[: 1 + draw.flag]))
     if draw.kind is IntentKind.FLUSH:
         return _flush(draw, view, replace(plan, serializable=None))
     if draw.kind is IntentKind.TAG:
@@ -188,6 +198,14 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         adds=tuple(add for add in adds[:1] if draw.flag and add[0] not in chosen),
         equality=equality,
     )
+
+
+def _of_client(draw: Draw, number: int, plan: Plan) -> Plan:
+    """Every third append is an Iceberg client's; some have the snapshot of an earlier one, or move its job."""
+    if draw.picks[5] % 3 and not draw.of_clients:
+        return plan
+    client, jobs = 1_000 + number // 2, ((), ("a",), ("b",), ("b", "a"))[draw.picks[4] % 4]
+    return replace(plan, writer=f"rest/{client}", sequence=0, client=client, jobs=jobs)
 
 
 def _rewrite(chosen: list[str], number: int, view: ReferenceTable, plan: Plan) -> Plan:

@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from rootline.schemas.bytes.leaf_codec import LeafContent
+from rootline.schemas.client_commits import CLIENT, ClientCommit, ClientSnapshot
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentStats,
@@ -86,6 +87,9 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
     cargo: dict[str, object] = {}
     if plan.writer is not None:
         cargo |= {"writer_id": plan.writer, "writer_sequence": plan.sequence}
+    if plan.client is not None:
+        commit = ClientCommit((ClientSnapshot(plan.client, "append"),), "ab" * 32, {job: (job,) for job in plan.jobs})
+        cargo |= {"summary": {CLIENT: commit.to_json(), **dict.fromkeys(plan.jobs, plan.intent_id)}}
     if plan.names_table:
         cargo |= {"table_uuid": view.header.table_uuid}
     if plan.names_schema:

@@ -61,6 +61,10 @@ class ReferenceTable:
     """The moment that the last drop ends in."""
     tombstones: frozenset[int] = frozenset()
     """The moments at which there was no table."""
+    jobs: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Of each job the number and the id of the intent that moved it, the one that was idle longest first."""
+    clients: tuple[int, ...] = ()
+    """The snapshots of clients that were committed under the name."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,6 +90,7 @@ class ReferenceTable:
             self._check(plan, view)
             if self._repeats(plan):
                 return VerdictKind.DUPLICATE, None
+            self._check_jobs(plan, view)
         except Rejected as error:
             if plan.writer is not None:
                 self.rejected[plan.writer, plan.intent_id] = error.code
@@ -162,6 +167,10 @@ class ReferenceTable:
         if any(left):
             raise Rejected("file-removed")
         return False
+
+    def _check_jobs(self, plan: Plan, view: ReferenceTable) -> None:
+        if any(job in self.jobs and self.jobs[job][0] > view.number for job in plan.jobs):
+            raise Rejected("progress-moved")
 
     def check_changes(self, _plan: Plan, view: ReferenceTable) -> None:
         if (self.schemas, self.schema, self.first_schema) != (view.schemas, view.schema, view.first_schema):
@@ -282,6 +291,11 @@ class ReferenceTable:
     def _change(self, plan: Plan, view: ReferenceTable) -> None:
         self.number += 1
         RULES.get(plan.kind, KindRules()).change(self, plan, view)
+        for job in plan.jobs:
+            self.jobs.pop(job, None)
+            self.jobs[job] = self.number, plan.intent_id
+        if plan.client is not None:
+            self.clients = (*self.clients, plan.client)
 
     def change_places(self, plan: Plan, view: ReferenceTable) -> None:
         files, vectors, equality = self._moving(plan, view)

@@ -88,7 +88,7 @@ def begin(table: ReferenceTable, plan: Plan, view: ReferenceTable) -> None:
     """Another table, which knows nothing of the one that was, and has the files that came with it."""
     table.made_by, table.is_dropped, table.is_purged = plan.intent_id, False, False
     table.files, table.equality, table.tags, table.rewritten = {}, {}, {}, {}
-    table.committed, table.rejected = {}, {}
+    table.committed, table.rejected, table.jobs = {}, {}, {}
     table.schemas, table.schema, table.first_schema = ((),), 0, 0
     table.restored_through = table.removed_at = 0
     table.oldest, table.kept = table.moment + 1, frozenset()

@@ -47,3 +47,5 @@ class Plan:
     columns: tuple[str, ...] = ()  # that the table is to have beside the first ones
     names_table: bool = False  # that the writer saw: it may be another by now
     names_schema: bool = False
+    client: int | None = None  # the snapshot that an Iceberg client made
+    jobs: tuple[str, ...] = ()  # of the client, which move

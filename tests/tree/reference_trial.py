@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from rootline.schemas.bytes.record_headers import content_headers
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES
+from rootline.schemas.client_commits import CLIENT, client_snapshots_in
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.intent_rules import MAINTENANCE_KINDS
@@ -149,6 +150,13 @@ class Trial:
         assert state.definition.oldest_schema_id == self.model.first_schema
         assert state.definition.current_schema_id == self.model.schema
         assert tuple(field.name for field in state.definition.schema.fields) == (*FIRST_COLUMNS, *self.model.columns)
+        jobs = [(job.identity, job.words[job.identity]) for job in state.header.progress]
+        assert jobs == [(job, intent_id) for job, (_, intent_id) in self.model.jobs.items()]
+        summaries = [each.header.snapshot.summary for each in lake.states]
+        assert sorted(each.snapshot_id for words in summaries for each in client_snapshots_in(words)) == sorted(
+            self.model.clients
+        )
+        assert all(words.keys().isdisjoint(("a", "b", CLIENT)) for words in summaries)
         live = lake.live().values()
         data = {entry.location: entry for entry in live if entry.content_type is ContentType.DATA}
         assert set(data) == {location(name) for name in self.model.files}

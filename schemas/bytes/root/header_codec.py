@@ -67,6 +67,7 @@ KEYS: Final = (
     "rootline.redefined-in",
     "rootline.view",
     "rootline.drops",
+    "rootline.progress",
     "rootline.parent-digest",
 )
 """All keys of a header, in the order in which they are written."""

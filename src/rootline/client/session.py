@@ -28,6 +28,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
@@ -106,7 +107,7 @@ class WriterStamp:
     def __init__(self, writer_id: str | None = None, writer_sequence: int | None = None, content: str = "") -> None:
         if writer_id is not None and not 1 <= len(writer_id) <= 256:
             raise Invalid("setting-invalid", f"writer_id must have 1 to 256 characters, not {len(writer_id)}")
-        if writer_id is not None and writer_id.startswith(PROCESS_WRITER_PREFIX):
+        if writer_id is not None and writer_id.startswith((PROCESS_WRITER_PREFIX, CLIENT_WRITER_PREFIX)):
             raise _reserved(writer_id)
         self._supplied = writer_id
         self._number = writer_sequence
@@ -129,10 +130,11 @@ class WriterStamp:
 
         Raises:
             Invalid: `setting-invalid`, a writer id was supplied without a sequence or a sequence without a writer id,
-                the intent already has another writer or sequence, or it has a `process/` id that no producer made.
+                the intent already has another writer or sequence, or it has a `process/` id that no producer made, or a
+                `rest/` id without being the commit of an Iceberg client.
         """
         if intent.writer_id is not None:
-            _check_minted(intent.writer_id)
+            _check_minted(intent.writer_id, intent)
             self._check_carried(intent, writer_sequence)
             return intent
         writer_sequence = self._number if writer_sequence is None else writer_sequence
@@ -171,10 +173,12 @@ class WriterStamp:
             return self._minted, number
 
 
-def _check_minted(writer_id: str) -> None:
-    """Refuse a `process/` id chosen by a caller, because such ids expire. An intent stamped by a producer may carry
-    one.
+def _check_minted(writer_id: str, intent: Intent) -> None:
+    """Refuse a `process/` or `rest/` id chosen by a caller, because such ids expire. An intent stamped by a producer
+    may carry a `process/` id, the commit of an Iceberg client a `rest/` id.
     """
+    if writer_id.startswith(CLIENT_WRITER_PREFIX) and CLIENT not in intent.summary:
+        raise _reserved(writer_id)
     if not writer_id.startswith(PROCESS_WRITER_PREFIX):
         return
     name = writer_id.removeprefix(PROCESS_WRITER_PREFIX)
@@ -189,8 +193,8 @@ def _check_minted(writer_id: str) -> None:
 def _reserved(writer_id: str) -> Invalid:
     return Invalid(
         "setting-invalid",
-        f"writer_id {writer_id!r:.80}: ids that begin with {PROCESS_WRITER_PREFIX} are made by Rootline and expire "
-        "after seven idle days; choose another",
+        f"writer_id {writer_id!r:.80}: ids that begin with {CLIENT_WRITER_PREFIX} or {PROCESS_WRITER_PREFIX} are made "
+        "by Rootline and expire; choose another",
     )
 
 

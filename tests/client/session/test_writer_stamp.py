@@ -60,7 +60,7 @@ def test_an_intent_of_another_writer_is_refused_by_a_supplied_one() -> None:
         WriterStamp("ingest-7").stamp(stamped)
 
 
-@pytest.mark.parametrize("writer_id", ["", "x" * 257, "process/mine"])
+@pytest.mark.parametrize("writer_id", ["", "x" * 257, "process/mine", "rest/7"])
 def test_an_id_that_the_ledger_would_misread_is_refused(writer_id: str) -> None:
     with pytest.raises(Invalid):
         WriterStamp(writer_id)
@@ -96,3 +96,11 @@ def test_an_intent_with_a_process_id_that_no_producer_made_is_refused() -> None:
     assert caught.value.code == "setting-invalid"
     minted = WriterStamp().stamp(_intent())
     assert WriterStamp().stamp(minted) is minted
+
+
+def test_an_intent_with_the_id_of_a_client_is_refused_unless_it_states_the_client() -> None:
+    intent = _intent().model_copy(update={"writer_id": "rest/7", "writer_sequence": 0})
+    with pytest.raises(Invalid, match="rest/ or process/ are made by Rootline"):
+        WriterStamp().stamp(intent)
+    stated = intent.model_copy(update={"summary": {"rootline.client": "{}"}})
+    assert WriterStamp().stamp(stated) is stated

@@ -13,6 +13,7 @@ from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.root_codec import Row, decode_root, encode_root, seal
 from rootline.schemas.bytes.vector_codec import encode_inline
+from rootline.schemas.client_commits import ClientSnapshot
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -26,6 +27,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, SequenceNumber, SnapshotId, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.schemas.parts.ledger import CommittedRun
+from rootline.schemas.parts.progress import JobProgress
 from rootline.schemas.root_header import Operation, RootHeader
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import CheckSummary, DataFiles
@@ -124,6 +126,12 @@ async def test_a_head_that_is_made_anew_without_a_change_is_sound() -> None:
             "progress-lost",
         ),
         (lambda header: replace(header, tags={"unseen": 1}), "tags-wrong"),
+        (
+            lambda header: replace(
+                header, progress=(JobProgress("job", SequenceNumber(1), ClientSnapshot(7, "append"), {}),)
+            ),
+            "snapshot-wrong",
+        ),
         (of_part("restores", restored_at=SequenceNumber(1)), "snapshot-wrong"),
         (lambda header: replace(header, totals=replace(header.totals, rows=1)), "totals-wrong"),
         (of_part("snapshot", operation=Operation.REPLACE), "live-set-wrong"),

@@ -11,11 +11,13 @@ from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerRows, en
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.bytes.root.page_codec import Page, PageKind
 from rootline.schemas.bytes.root.root_codec import Row, seal
+from rootline.schemas.client_commits import ClientSnapshot
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, WriterId
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.parts.ledger import CommittedRun, WriterLedger, WriterRecord
 from rootline.schemas.parts.log import PartitionOffset
+from rootline.schemas.parts.progress import JobProgress
 from rootline.schemas.parts.versions import ReadableVersions
 from rootline.schemas.root_header import Totals
 from rootline.tree.check.invariants import violations
@@ -53,6 +55,40 @@ def test_a_header_that_breaks_a_rule_is_noticed(change: HeaderChange, word: str)
     old, new = lake.states[-2:]
     assert violations(old, new) == []
     assert any(word in sentence for sentence in violations(old, with_header(new, change)))
+
+
+def job(identity: str, number: int, word: str = "1") -> JobProgress:
+    return JobProgress(identity, SequenceNumber(number), ClientSnapshot(7, "append"), {"step": word})
+
+
+@pytest.mark.parametrize(
+    ("after", "word"),
+    [
+        ((job("a", 1), job("b", 2)), None),
+        ((job("b", 2), job("a", 4)), None),
+        ((job("b", 2), job("a", 4), job("c", 4)), None),
+        ((job("b", 2),), None),
+        ((), None),
+        ((job("a", 1), job("b", 1)), "changed from sequence number 2 to 1"),
+        ((job("a", 1, "2"), job("b", 2)), "changed from sequence number 1 to 1"),
+        ((job("a", 1), job("b", 2), job("c", 2)), "changed from sequence number None to 2"),
+        ((job("a", 4), job("b", 2)), "not in the order"),
+        ((job("a", 1), job("b", 2), job("b", 4)), "not in the order"),
+        ((job("a", 1),), "was dropped before a job that was idle longer"),
+        ((job("b", 2), job("a", 5)), "after the snapshot's"),
+        (tuple(job(str(number), 4) for number in range(65)), "the progress of 65 jobs"),
+        ((job("a", 1), job("b", 2), job("c", 4, "x" * 16_384)), "16384 bytes are allowed"),
+    ],
+)
+def test_progress_that_goes_back_or_is_dropped_too_early_is_noticed(
+    after: tuple[JobProgress, ...], word: str | None
+) -> None:
+    lake = new_lake(append("a"), append("b"), append("c"))
+    old, new = lake.states[-2:]
+    assert (old.header.snapshot.sequence_number, new.header.snapshot.sequence_number) == (3, 4)
+    before = with_header(old, of_header(progress=(job("a", 1), job("b", 2))))
+    found = violations(before, with_header(new, of_header(progress=after)))
+    assert found == [] if word is None else any(word in sentence for sentence in found)
 
 
 def test_an_idle_process_writer_may_leave_the_ledger() -> None:

@@ -13,10 +13,11 @@ from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.maintenance.limits import ExpiryLimits
 from rootline.schemas.bytes.root.retained_page import RetainedPage
 from rootline.schemas.root_header import RootHeader
+from rootline.tree.commit import decide
 from rootline.tree.intents import versions as expiry
 from tests.support.examples import examples
 from tests.tree import kept_pages
-from tests.tree.drawn_plans import Draw, draws, late_readers, of_names, of_tags
+from tests.tree.drawn_plans import Draw, draws, late_readers, of_clients, of_names, of_tags
 from tests.tree.range_changes import check_every_range
 from tests.tree.reference_trial import tried
 from tests.tree.tables import Lake
@@ -57,6 +58,24 @@ def test_serializable_intents_see_what_came_and_what_left_since_they_read(sequen
 @given(st.lists(of_tags, min_size=10, max_size=24))
 def test_versions_that_have_a_tag_can_be_read_whatever_expires(sequence: list[Draw]) -> None:
     tried(sequence)
+
+
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=SLOW)
+@given(st.lists(of_clients, min_size=8, max_size=20))
+def test_jobs_of_clients_move_as_in_the_model_whatever_becomes_of_the_table(sequence: list[Draw]) -> None:
+    tried(sequence)
+
+
+def test_a_job_that_moves_behind_its_client_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "check_progress", no_rule)
+
+    @settings(deadline=None, max_examples=30, derandomize=True, database=None, phases=[Phase.generate])
+    @given(st.lists(of_clients, min_size=8, max_size=20))
+    def until_it_fails(sequence: list[Draw]) -> None:
+        tried(sequence)
+
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        until_it_fails()
 
 
 def lets_tags_go(header: RootHeader, kept: RetainedPage | None, limits: ExpiryLimits, *, now: bool) -> Steps:

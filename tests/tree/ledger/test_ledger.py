@@ -10,6 +10,7 @@ from rootline.tree.parts.ledger import (
     RUNS_MAX,
     VERSION_FORGOTTEN,
     LedgerDraft,
+    OldestSeen,
     committed_version,
     rejection_of,
     with_committed,
@@ -93,11 +94,19 @@ def test_idle_process_writers_leave_and_named_ones_stay() -> None:
     old = WriterRecord(committed=(CommittedRun(0, 0, Version(0), 0),), last_seen_ms=1_000)
     draft = LedgerDraft({WriterId("process/1"): old, WriterId("process/2"): old, WriterId("ingest"): old})
     draft.put(WriterId("process/2"), draft.record_of(WriterId("process/2")))
-    ledger = draft.finished(20_001, oldest_ms=1_001)
+    ledger = draft.finished(20_001, OldestSeen(1_001, 1_001))
     assert set(ledger) == {"process/2", "ingest"}
     assert ledger[WriterId("process/2")].last_seen_ms == 20_001
 
 
+def test_the_writers_of_clients_leave_sooner_than_those_of_processes() -> None:
+    old = WriterRecord(last_seen_ms=1_000)
+    writers = ("process/1", "rest/7", "ingest", "rest/8")
+    draft = LedgerDraft({WriterId(name): old for name in writers})
+    draft.put(WriterId("rest/8"), draft.record_of(WriterId("rest/8")))
+    assert set(draft.finished(20_000, OldestSeen(process_ms=500, client_ms=1_001))) == {"process/1", "ingest", "rest/8"}
+
+
 def test_a_process_writer_stays_for_the_whole_retention() -> None:
     old = WriterRecord(last_seen_ms=1_000)
-    assert "process/1" in LedgerDraft({WriterId("process/1"): old}).finished(20_000, oldest_ms=1_000)
+    assert "process/1" in LedgerDraft({WriterId("process/1"): old}).finished(20_000, OldestSeen(1_000, 1_000))

@@ -22,6 +22,7 @@ from rootline.tree.parts.ledger import (
     RUNS_MAX,
     VERSION_FORGOTTEN,
     LedgerDraft,
+    OldestSeen,
     committed_version,
     fit_ledger,
     rejection_of,
@@ -33,6 +34,7 @@ from rootline.tree.parts.page_merge import GROWTH, first_to_merge
 from tests.tree.tables import TABLE_UUID, append, kinds, new_lake, remove, removed
 
 RETENTION_S = 1_000
+CLIENTS_S = 100
 
 
 @dataclass
@@ -65,11 +67,12 @@ class Ledger:
         self.finish(draft)
 
     def finish(self, draft: LedgerDraft) -> None:
+        oldest = OldestSeen(self.now_ms - RETENTION_S * 1000, self.now_ms - CLIENTS_S * 1000)
         fitted = fit_ledger(
-            draft.finished(self.now_ms, self.now_ms - RETENTION_S * 1000),
+            draft.finished(self.now_ms, oldest),
             self.pages,
             limit_bytes=self.limit_bytes,
-            oldest_ms=self.now_ms - RETENTION_S * 1000,
+            oldest=oldest,
             table_uuid=TABLE_UUID,
         )
         assert fitted.header.size_in_bytes <= self.limit_bytes
@@ -161,6 +164,23 @@ def test_idle_process_writers_leave_when_pages_are_merged_and_named_ones_never()
     assert ledger.committed("process/back", 2) is not None
     assert ledger.committed("process/y-0", 1) is not None
     assert sum(writer.startswith("process/x") for page in ledger.pages for writer in page.content.rows) == 0
+
+
+def test_the_writers_of_clients_leave_pages_after_an_hour_and_pages_stay_small() -> None:
+    """32 commits a second, of which the pages keep about as many as the retention has."""
+    ledger, each = Ledger(limit_bytes=1_000), 32
+    ledger.commit(("named", 1), ("process/mine", 1))
+    most = 0
+    for second in range(6 * CLIENTS_S):
+        ledger.commit(*((f"rest/{second * each + number}", 0) for number in range(each)))
+        ledger.now_ms += 999
+        most = max(most, sum(len(page.content.rows) for page in ledger.pages))
+    last = 6 * CLIENTS_S * each - 1
+    assert ledger.committed(f"rest/{last}", 0) is not None
+    assert ledger.committed(f"rest/{last - CLIENTS_S * each + 2 * each}", 0) is not None
+    assert ledger.committed("rest/0", 0) is None
+    assert (ledger.committed("named", 1), ledger.committed("process/mine", 1)) == (1, 1)
+    assert most < 3 * CLIENTS_S * each
 
 
 def test_a_process_writer_that_still_sends_keeps_what_pages_know_of_it() -> None:

@@ -135,3 +135,26 @@ def test_records_of_one_batch_count_by_the_newest(lake: Lake) -> None:
     lake.put_records(timed)
     assert lake.head.header.log.time is not None
     assert lake.head.header.log.time.newest_ms == START_MS + 5
+
+
+def test_the_writer_of_a_client_leaves_with_the_first_root_of_a_minute_after_an_hour() -> None:
+    lake, hour_ms, minute_ms = new_lake(), 3_600_000, 60_000
+    start_ms = START_MS - START_MS % minute_ms
+    client = append("theirs", writer_id="rest/7", writer_sequence=0)
+    assert put(lake, client, start_ms) == ["committed"]
+    assert put(lake, append("a"), start_ms + hour_ms) == ["committed"]
+    assert put(lake, client, start_ms + hour_ms) == ["duplicate"]
+    assert put(lake, append("b"), start_ms + 2 * hour_ms + 59_999) == ["committed"]
+    assert "rest/7" not in lake.head.header.ledger.writers
+    assert put(lake, client, start_ms + 2 * hour_ms + 59_999) == ["rejected"], "its file is live"
+
+
+def test_idle_writers_of_clients_are_searched_once_a_minute() -> None:
+    lake, hour_ms = new_lake(), 3_600_000
+    start_ms = START_MS - START_MS % 60_000
+    put(lake, append("theirs", writer_id="rest/7", writer_sequence=0), start_ms + 30_000)
+    put(lake, append("a"), start_ms + hour_ms + 29_999)
+    put(lake, append("b"), start_ms + hour_ms + 30_001)
+    assert "rest/7" in lake.head.header.ledger.writers, "no other minute has begun since the last root"
+    put(lake, append("c"), start_ms + hour_ms + 60_000)
+    assert "rest/7" not in lake.head.header.ledger.writers

@@ -9,18 +9,21 @@ from hypothesis import HealthCheck, given, settings
 
 from rootline.schemas.bytes.root.header_codec import encode_header
 from rootline.schemas.bytes.root.root_codec import decode_root
+from rootline.schemas.client_commits import CLIENT_WRITER_PREFIX
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.commit.verdicts import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.parts.header_limits import HeaderLimits
-from rootline.tree.parts.ledger import REJECTED_MAX
+from rootline.tree.parts.ledger import CLIENT_RETENTION_S, REJECTED_MAX
 from tests.support.examples import examples
 from tests.support.state_rules import state_violations
 from tests.tree.tables import LOG, Lake, append, new_lake, remove, removed
 
-WRITERS = ("ingest", "spark/q-1", "backfill", f"{PROCESS_WRITER_PREFIX}a", f"{PROCESS_WRITER_PREFIX}b", "rare")
+CLIENT = f"{CLIENT_WRITER_PREFIX}7"
+"""A writer of whose word nothing is known here: any intent may come from it."""
+WRITERS = ("ingest", "spark/q-1", "backfill", f"{PROCESS_WRITER_PREFIX}a", f"{PROCESS_WRITER_PREFIX}b", "rare", CLIENT)
 RETENTION_MS = WRITER_RETENTION_S * 1000
 
 
@@ -38,7 +41,7 @@ class Step:
 @dataclass(frozen=True)
 class Batch:
     steps: tuple[Step, ...]
-    pause: int  # 0: none; 1: half the retention; 2: beyond it
+    pause: int  # 0: none; 1: half the retention; 2: beyond it; 3: half an hour; 4: more than an hour
     acknowledged: int  # how many of the newest records are not acknowledged
     reloads: bool
 
@@ -54,7 +57,7 @@ steps = st.builds(
 batches = st.builds(
     Batch,
     steps=st.lists(steps, min_size=1, max_size=8).map(tuple),
-    pause=st.sampled_from((0, 0, 0, 0, 1, 2)),
+    pause=st.sampled_from((0, 0, 0, 0, 1, 2, 3, 4)),
     acknowledged=st.integers(0, 30),
     reloads=st.booleans(),
 )
@@ -72,7 +75,8 @@ class Reference:
 
     def may_have_left(self, writer: str, now_ms: int) -> bool:
         idle_ms = now_ms - self.seen_ms.get(writer, now_ms)
-        return writer.startswith(PROCESS_WRITER_PREFIX) and idle_ms > RETENTION_MS
+        retention_ms = 1000 * CLIENT_RETENTION_S if writer == CLIENT else RETENTION_MS
+        return (writer == CLIENT or writer.startswith(PROCESS_WRITER_PREFIX)) and idle_ms > retention_ms
 
     def judge(self, intent: Intent, verdict: Verdict, passes: bool, version: int, now_ms: int) -> None:
         writer, sequence = intent.writer_id or "", intent.writer_sequence or 0
@@ -123,7 +127,7 @@ def test_pages_change_no_verdict_and_no_answer(drawn: list[Batch], limit: Header
     decided: list[tuple[Record, Verdict]] = []
     floor = 0
     for number, batch in enumerate(drawn):
-        lake.now_ms += (0, RETENTION_MS // 2, RETENTION_MS + 1)[batch.pause]
+        lake.now_ms += (0, RETENTION_MS // 2, RETENTION_MS + 1, 1_800_000, 3_600_001)[batch.pause]
         chosen: list[tuple[Intent, bool]] = []
         for place, step in enumerate(batch.steps):
             if step.resends is not None and sent:

@@ -59,7 +59,7 @@ async def check_table(
         data_files: the depth of the check of data files and delete files.
         summary: updated during the check.
         progress: called with the summary after every root, and after every few data files.
-        writer_retention_s: how long an idle `process/` writer must stay in the ledger.
+        writer_retention_s: how long an idle `process/` writer must stay in the ledger. A `rest/` writer stays an hour.
 
     Raises:
         Invalid: `table-unknown`, there is no root at all.

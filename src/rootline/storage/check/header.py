@@ -22,14 +22,18 @@ from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerPage, re
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES, OutcomePage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import WriterId, snapshot_id_of
-from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.parts.ledger import CommittedRun, HeaderLedger, WriterRecord
 from rootline.schemas.parts.outcomes import Outcome, OutcomeRun, Outcomes, encode_outcomes
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.check.findings import Fault
 from rootline.tree.parts.header_limits import HEADER_LIMITS
-from rootline.tree.parts.ledger import REJECTED_MAX, VERSION_FORGOTTEN, committed_version
-from rootline.tree.parts.log import oldest_seen_ms
+from rootline.tree.parts.ledger import (
+    CLIENT_RETENTION_S,
+    REJECTED_MAX,
+    VERSION_FORGOTTEN,
+    OldestSeen,
+    committed_version,
+)
 from rootline.tree.parts.name import starts_new_table
 from rootline.tree.parts.part_table import part_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
@@ -208,10 +212,11 @@ class _Ledger:
         self._old_pages, self._new_pages = old_pages.of(LEDGER_PAGES), new_pages.of(LEDGER_PAGES)
         self._added, self._removed = changed_pages(LEDGER_PAGES, old_pages, new_pages)
         retention_ms, time = writer_retention_s * 1000, after.header.log.time
-        by_wall_clock = (
-            after.header.snapshot.timestamp_ms - retention_ms
-        )  # for roots of old coordinators, which recorded no log time
-        self._oldest_ms = by_wall_clock if time is None else oldest_seen_ms(time, retention_ms)
+        if time is None:  # a root of an old coordinator: by the wall clock
+            now_ms = after.header.snapshot.timestamp_ms
+            self._oldest = OldestSeen(now_ms - retention_ms, now_ms - 1000 * CLIENT_RETENTION_S)
+        else:
+            self._oldest = OldestSeen.at(time, retention_ms)
 
     def faults(self) -> Iterator[Fault]:
         writers = {writer for writer, record in self._old.items() if self._new.get(writer) != record}
@@ -230,7 +235,7 @@ class _Ledger:
         yield from _doubled(writer, whole)
         known = _parts(writer, self._old.get(writer), self._old_pages)
         seen_ms = max((part.last_seen_ms for part in known), default=0)
-        if writer.startswith(PROCESS_WRITER_PREFIX) and seen_ms < self._oldest_ms:
+        if self._oldest.is_idle(writer, seen_ms):
             return  # it may expire, with all of its record or a part
         if known and not whole:
             yield Fault(_CODE, f"writer {writer} was removed from the ledger")

@@ -54,7 +54,8 @@ def apply_batch(
         fetched: the objects fetched so far. Empty in the first call.
         stamp: commit id, coordinator id, wall clock.
         acknowledged: the position up to which the log is known to contain the verdicts. Their outcomes are dropped.
-        writer_retention_s: seconds that an idle `process/` writer stays in the ledger, by the log's append times.
+        writer_retention_s: seconds that an idle `process/` writer stays in the ledger, by the log's append times. A
+            `rest/` writer stays an hour at most.
         log_retention_s: seconds that the log keeps a record. A horizon stays older than that.
         file_prefixes: absolute locations, each with a slash at its end, below which intents may add data files.
         limits: of the header. Content above them moves to pages.

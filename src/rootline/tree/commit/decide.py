@@ -19,6 +19,7 @@ The steps, in order:
       judged_by_kind         the rules of the intent's kind, which make the change
       room_in_root           the next root has room for the change
     committed_before       an intent whose files were all rewritten since they were committed is a duplicate
+    job_has_not_moved      the job of a client's commit did not move since the client read
     arrival                the new files are neither condemned nor older than the horizon
 
 Theory. A step returns `None` to pass the intent on. Otherwise no later step runs: the intent was decided before, or
@@ -27,15 +28,17 @@ committed with the change that they made of it. If objects must be fetched, noth
 batch is decided again with them.
 
 The order is part of the protocol. An intent with two faults is rejected for the one that is checked first, and every
-coordinator must give the same reason. Four facts explain the order:
+coordinator must give the same reason. Five facts explain the order:
 * A ledger belongs to one table, so the table's uuid is checked before it.
 * A copy of an intent in the ledger is decided by the ledger alone, whatever happened to the table since. So the ledger
   precedes every other rule.
 * The fast append makes a row only if no general rule would reject it (a property test compares the two). Any other
   intent takes the general rules, which give the reasons.
 * Files are compared with removed and condemned ones when the whole change is known.
+* A commit moves its own job. So a copy that the ledger no longer knows must have been recognized by its files before
+  its job is compared: it is `file-already-live` or a duplicate. The age of files is last, as it may need the store.
 
-Source: protocol page, section 2. Definitions page, section 2. Decisions 0067 and 0132.
+Source: protocol page, section 2. Definitions page, section 2. Decisions 0067, 0132 and 0134.
 """
 
 from __future__ import annotations
@@ -45,6 +48,13 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rootline.schemas.bytes.root.root_codec import Row
+from rootline.schemas.client_commits import (
+    CLIENT,
+    CLIENT_SNAPSHOTS,
+    ClientCommit,
+    ClientSnapshot,
+    client_snapshots_word,
+)
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
@@ -72,6 +82,7 @@ from rootline.tree.parts.ledger import (
     with_rejected,
 )
 from rootline.tree.parts.outcomes import OutcomeDraft
+from rootline.tree.rules.client_rules import check_progress, client_commit_of, move_jobs, words_for_root
 from rootline.tree.rules.file_rules import check_named_once, files_to_verify
 from rootline.tree.rules.isolation_rules import check_isolation
 from rootline.tree.state.addressable import dropped_words
@@ -89,6 +100,8 @@ _AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.DROP_VIEW))
 """Kinds that wait for the next root if this root creates or restores the table. `purge` always waits."""
 _BESIDE_REWRITES: Final = MAINTENANCE_KINDS | {IntentKind.REWRITE}
 """Kinds that may share a root with a rewrite of data files. All others wait for the next root."""
+CLIENT_SNAPSHOTS_MAX: Final = 1_000
+"""A root that lists as many snapshots of clients takes no more commits of clients. The list is in its header."""
 
 
 class Duplicate(NamedTuple):
@@ -160,8 +173,7 @@ def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
     deciding.redefined = redefinition(draft, intent)
     seen = _seen(draft, deciding.redefined)
     _check_schema(seen, intent)
-    if intent.summary:
-        check_user_summary(intent.summary)
+    _check_summary(deciding, intent)
     check_named_once(intent)
     if intent.isolation is not Isolation.SNAPSHOT:
         check_isolation(seen, intent)
@@ -184,6 +196,7 @@ def judged_by_kind(deciding: Decisions, record: Record) -> Needs | None:
     if draft is not None and kind.judge is not None:
         outcome = kind.judge(_seen(draft, deciding.redefined), intent, fetched)
     elif kind.begin is not None:
+        _check_summary(deciding, intent)
         outcome = kind.begin(intent, fetched, record.appended_ms)
     else:
         of, code = ("view", "view-unknown") if intent.kind in VIEW_KINDS else ("table", "table-unknown")
@@ -239,6 +252,13 @@ def committed_before(deciding: Decisions, record: Record) -> Duplicate | None:
     return Duplicate(None) if was_committed_before(draft, record.intent, change) else None
 
 
+def job_has_not_moved(deciding: Decisions, record: Record) -> None:
+    """Reject a client's commit whose job moved since the client read."""
+    draft, client = deciding.draft, deciding.client
+    if client is not None and client.progress and draft is not None and not isinstance(deciding.change, Beginning):
+        check_progress(draft, record.intent, client)
+
+
 def arrival(deciding: Decisions, record: Record) -> Needs | None:
     """Reject condemned files and files that are older than the horizon of the table's sweeps."""
     draft, change = deciding.draft, deciding.change
@@ -255,6 +275,7 @@ STEPS: Final[tuple[Callable[[Decisions, Record], Stop | None], ...]] = (
     fast_append,
     general_rules,
     committed_before,
+    job_has_not_moved,
     arrival,
 )
 UNRECORDED: Final = (meant_for_this_table, permitted)
@@ -269,6 +290,7 @@ class Decisions:
     * `has_ledger`: whether the draft's ledger applies to the current intent.
     * `redefined`: the definition that the current intent gives the table, `None` if it does not change it.
     * `change`: the change that the steps have made of the current intent.
+    * `client`: the client's commit that the current intent states, `None` if it states none.
     """
 
     def __init__(
@@ -289,14 +311,23 @@ class Decisions:
         self.verdicts: list[Verdict] = []
         self.objects: list[PendingObject] = []
         self.summary: dict[str, str] = {}
+        self.client_snapshots: dict[int, ClientSnapshot] = {}
         self.needs = NO_NEEDS
         self.ledger = LedgerDraft({}) if parent is None else LedgerDraft.on(parent.header.ledger, parent.pages)
         self.outcomes = OutcomeDraft(self.version)
         self.has_ledger = False
         self.redefined: Redefinition | None = None
         self.change: Row | Change | Beginning | None = None
+        self.client: ClientCommit | None = None
         self._was_tombstone = parent is not None and parent.header.is_tombstone
         self._has_committed = self._has_rewritten = False
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The words of the intents for the root's summary, and the list of the clients' snapshots if there are any."""
+        if not self.client_snapshots:
+            return self.summary
+        return {**self.summary, CLIENT_SNAPSHOTS: client_snapshots_word(self.client_snapshots.values())}
 
     def ends_before(self, record: Record) -> bool:
         """Whether `record` must wait for the next root.
@@ -305,10 +336,14 @@ class Decisions:
         of the earlier intents in its root: they would be committed without a trace.
 
         A rewrite shares its root with no change of rows, so that the root is a `replace` for Iceberg's clients.
+
+        A root lists the snapshots of clients, so it has room for a number of them.
         """
         draft = self.draft
         if draft is None or not self._has_committed or record.refusal is not None:
             return False
+        if len(self.client_snapshots) >= CLIENT_SNAPSHOTS_MAX and CLIENT in record.intent.summary:
+            return True
         kind, is_tombstone = record.intent.kind, draft.is_tombstone
         if self._has_rewritten and kind not in _BESIDE_REWRITES:
             return True
@@ -328,7 +363,7 @@ class Decisions:
 
     def decide(self, record: Record) -> None:
         """Decide the next record, or add the objects it needs to `needs`."""
-        self.redefined = self.change = None
+        self.redefined = self.change = self.client = None
         stop: Stop | None = None
         step = STEPS[0]
         try:
@@ -390,7 +425,8 @@ class Decisions:
         self._has_committed = True
         if intent.kind is IntentKind.REWRITE:
             self._has_rewritten = True
-        self.summary.update(intent.summary)
+        if intent.summary:
+            self._keep_words(intent, draft, number)
         self.outcomes.committed(record.position, number)
         if intent.writer_id is not None and intent.writer_sequence is not None:
             writer = WriterId(intent.writer_id)
@@ -399,6 +435,15 @@ class Decisions:
             if record.headers:
                 self.ledger.put_content(intent, record.headers)
         self.verdicts.append(verdicts.committed(self.table, record, self.version, draft.snapshot_id, number))
+
+    def _keep_words(self, intent: Intent, draft: Draft, number: SequenceNumber) -> None:
+        if self.client is None:
+            self.summary.update(intent.summary)
+            return
+        move_jobs(draft, intent, self.client, number)
+        self.summary.update(words_for_root(intent, self.client))
+        for snapshot in self.client.snapshots:
+            self.client_snapshots.setdefault(snapshot.snapshot_id, snapshot)
 
     def _reject(self, record: Record, code: str, message: str, *, in_ledger: bool) -> None:
         """Reject a record. `in_ledger`: store the rejection in the ledger, so that a copy of the intent gets the same
@@ -414,6 +459,12 @@ class Decisions:
             rejection = RejectedSequence(intent.writer_sequence, intent.intent_id, code, message)
             self.ledger.put(writer, with_rejected(known, rejection))
         self.verdicts.append(verdicts.rejected(self.table, record, code, message))
+
+
+def _check_summary(deciding: Decisions, intent: Intent) -> None:
+    if intent.summary:
+        check_user_summary(intent.summary)
+        deciding.client = client_commit_of(intent)
 
 
 def _seen(draft: Draft, redefined: Redefinition | None) -> Draft:

@@ -74,7 +74,7 @@ def next_header(
         timestamp_ms=timestamp_ms,
         operation=operation_of(draft.effect),
         summary={
-            **summary_of(draft.counts.added, draft.counts.removed, totals, decisions.summary),
+            **summary_of(draft.counts.added, draft.counts.removed, totals, decisions.words),
             **summary_of_kinds(before, draft),
             **({ADOPTED_SNAPSHOT: str(earlier_snapshot.snapshot_id)} if before is None and earlier_snapshot else {}),
         },

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from rootline.schemas.client_commits import CLIENT
 from rootline.schemas.errors import Invalid
 from rootline.schemas.root_header import Operation, Totals
 from rootline.tree.draft.change import CHANGES_OF_ROWS, Effect
@@ -45,13 +46,13 @@ def operation_of(effect: Effect) -> Operation:
 
 
 def check_user_summary(summary: Mapping[str, str]) -> None:
-    """Raises `Invalid` (`intent-malformed`) if an intent's summary is too long or uses a reserved key."""
-    if not summary:
-        return
+    """Raises `Invalid` (`intent-malformed`) if an intent's summary is too long or uses a reserved key. The value of
+    `rootline.client` is not checked.
+    """
     if sum(len(key) + len(value) for key, value in summary.items()) > USER_SUMMARY_CHARS_MAX:
         raise Invalid("intent-malformed", f"summary has more than {USER_SUMMARY_CHARS_MAX} characters: shorten it")
     for key in summary:
-        if key.startswith(_RESERVED):
+        if key.startswith(_RESERVED) and key != CLIENT:
             raise Invalid(
                 "intent-malformed", f"summary: {key[:80]!r} is reserved for the table's own counts: remove it"
             )

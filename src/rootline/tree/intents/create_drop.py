@@ -46,7 +46,6 @@ from rootline.schemas.view_metadata import ViewMetadata
 from rootline.tree.draft.batch import FetchedObjects, Need, Needs
 from rootline.tree.draft.change import Beginning, Change, Edit, Effect, SetPart
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.definition import definition_of, stored_definition
 from rootline.tree.proof.adoption import check_named
 from rootline.tree.state.addressable import dropped_words
@@ -88,7 +87,6 @@ def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Be
         Invalid: `definition-invalid`, with the name of the field; `property-invalid`; `table-uuid-mismatch`;
             `intent-malformed`; or a rule of adoption is broken.
     """
-    check_user_summary(intent.summary)
     definition = definition_of(intent)
     pending, reference = stored_definition(intent, definition)
     if intent.adopt is None:
@@ -239,7 +237,6 @@ def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> B
     Raises:
         Invalid: `view-invalid`, `view-dialect-twice`, `view-too-large`; `table-uuid-mismatch`.
     """
-    check_user_summary(intent.summary)
     view = view_of_request(intent.definition or "", appended_ms, name=intent.table)
     if view.view_uuid is None or view.view_uuid != intent.table_uuid:
         raise Invalid(

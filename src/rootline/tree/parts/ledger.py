@@ -6,13 +6,14 @@ verdicts that follow (`apply`), bytes (`rootline.schemas.parts.ledger`, `ledger_
 pages are merged (`page_merge`), a writer's header (`rootline.schemas.bytes.record_headers`).
 Invariants: The ledger never reports an uncommitted sequence as committed. Runs ascend and do not overlap. A gap can be
 filled at any time. When a writer has too many runs, the oldest neighbors without a gap between them become one run
-without versions (`VERSION_FORGOTTEN`). Nothing is lost except records of `process/` writers idle beyond the retention.
+without versions (`VERSION_FORGOTTEN`). Nothing is lost except records of `process/` and `rest/` writers idle beyond
+their retention (`OldestSeen`).
 At most the `CONTENTS_MAX` newest content digests are recorded. An intent without one is never reported as reused.
 
 A writer's records, one in the header and at most one in each page, are parts of one record. A sequence is in at most
 one part. The header's rejections are newer than those of any page, and a page's newer than those of older pages.
 
-Source: protocol page, section 1, and section 2, "The ledger". Format page, "Pages". Decision 0012.
+Source: protocol page, section 1, and section 2, "The ledger". Format page, "Pages". Decisions 0012 and 0135.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from rootline.schemas.bytes.record_headers import kept_of, said_in
 from rootline.schemas.bytes.root.ledger_page import (
@@ -34,6 +35,7 @@ from rootline.schemas.bytes.root.ledger_page import (
     last_seen_of,
     record_in,
 )
+from rootline.schemas.client_commits import CLIENT_WRITER_PREFIX
 from rootline.schemas.content_entry import quick
 from rootline.schemas.identifiers import Headers, Version, WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
@@ -48,7 +50,7 @@ from rootline.schemas.parts.ledger import (
 )
 from rootline.schemas.parts.log import LOG, LogTime
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.parts.log import oldest_seen_ms
+from rootline.tree.parts.log import log_time_of, oldest_seen_ms
 from rootline.tree.parts.page_merge import Fitted, Spill
 from rootline.tree.parts.part_rules import Advance, CheckedStep, PartRules
 from rootline.tree.state.table_state import TablePages, TableState, changed_pages
@@ -60,7 +62,34 @@ PAGE_RUNS_MAX: Final = 16
 """The most runs of a writer in a page. Versions of old commits are rarely needed, and large pages are rewritten."""
 REJECTED_MAX: Final = 32
 CONTENTS_MAX: Final = 64
+CLIENT_RETENTION_S: Final = 3600
+"""Seconds by the log that an idle `rest/` writer stays. Each has one commit, and no client repeats it later."""
+_EXPIRING: Final = (PROCESS_WRITER_PREFIX, CLIENT_WRITER_PREFIX)
+_SEARCH_MS: Final = 60_000
+"""The header is searched for idle `rest/` writers when the log's time enters another minute, not with each commit."""
 _Rows = dict[WriterId, bytes]
+
+
+class OldestSeen(NamedTuple):
+    """The times (ms, by the log) before which `process/` and `rest/` writers were last seen if they are idle.
+
+    `client_ms` is not before `process_ms`.
+    """
+
+    process_ms: int
+    client_ms: int
+
+    @staticmethod
+    def at(time: LogTime, retention_ms: int) -> OldestSeen:
+        """The times in a root. `retention_ms`: of `process/` writers."""
+        client_ms = oldest_seen_ms(time, min(retention_ms, 1000 * CLIENT_RETENTION_S))
+        return OldestSeen(oldest_seen_ms(time, retention_ms), client_ms)
+
+    def is_idle(self, writer: WriterId, last_seen_ms: int) -> bool:
+        """Whether the writer may be dropped. Writers of other names never are."""
+        if writer.startswith(CLIENT_WRITER_PREFIX):
+            return last_seen_ms < self.client_ms
+        return last_seen_ms < self.process_ms and writer.startswith(PROCESS_WRITER_PREFIX)
 
 
 def committed_version(parts: Iterable[WriterRecord], sequence: int) -> Version | None:
@@ -261,16 +290,15 @@ class LedgerDraft:
         new = _content_of(intent, headers)
         return new is not None and any(old.pair == new.pair and old != new for old in self.contents)
 
-    def finished(self, now_ms: int, oldest_ms: int) -> HeaderLedger:
-        """The next root's ledger before anything moves to pages. Changed records are stamped with `now_ms`.
-
-        `process/` writers that were last seen before `oldest_ms` are omitted. Both are times of the log (ms).
+    def finished(self, now_ms: int, oldest: OldestSeen) -> HeaderLedger:
+        """The next root's ledger before anything moves to pages. Changed records are stamped with `now_ms`, a time of
+        the log. Writers that were idle since `oldest` are omitted.
         """
         idle: list[WriterId] = []
         for writer, record in self._parent.records.items():
-            if record.last_seen_ms >= oldest_ms:
+            if record.last_seen_ms >= oldest.client_ms:
                 break  # records are in the order of their last-seen times
-            if writer.startswith(PROCESS_WRITER_PREFIX):
+            if oldest.is_idle(writer, record.last_seen_ms):
                 idle.append(writer)
         if not idle and not self._touched:
             return self._parent
@@ -312,7 +340,7 @@ def _lost(writer: WriterId, record: WriterRecord, parts: Sequence[WriterRecord])
     header is the first.
     """
     if not parts:
-        if not writer.startswith(PROCESS_WRITER_PREFIX):
+        if not writer.startswith(_EXPIRING):
             yield f"writer {writer} is lost from the ledger"
         return
     if not _continues(record.committed, parts[0].committed):
@@ -346,12 +374,13 @@ def _own_rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
 
 def _advance(batch: LedgerDraft, step: Advance) -> WriterLedger:
     time = step.of(LOG).time or LogTime(0)
-    oldest_ms = oldest_seen_ms(time, step.retention_ms)
+    oldest = OldestSeen.at(time, step.retention_ms)
+    is_search = time.newest_ms // _SEARCH_MS != log_time_of(step.before).newest_ms // _SEARCH_MS
     fitted = fit_ledger(
-        batch.finished(time.newest_ms, oldest_ms),
+        batch.finished(time.newest_ms, oldest if is_search else oldest._replace(client_ms=oldest.process_ms)),
         () if step.starts_table else step.pages.of(LEDGER_PAGES),
         limit_bytes=step.limits.ledger_bytes,
-        oldest_ms=oldest_ms,
+        oldest=oldest,
         table_uuid=step.table_uuid,
         salt=step.salt,
     )
@@ -364,7 +393,7 @@ def fit_ledger(
     pages: tuple[LedgerPage, ...],
     *,
     limit_bytes: int,
-    oldest_ms: int,
+    oldest: OldestSeen,
     table_uuid: uuid.UUID,
     salt: bytes = b"",
 ) -> Fitted[HeaderLedger, LedgerRows]:
@@ -374,7 +403,7 @@ def fit_ledger(
         ledger: as it would be in the header.
         pages: of the parent.
         limit_bytes: of the header's part, encoded.
-        oldest_ms: records of `process/` writers last seen before this time are dropped from merged pages.
+        oldest: records of writers that were idle since then are dropped from merged pages.
         table_uuid: of the pages' table.
         salt: of a new page's name.
     """
@@ -383,7 +412,7 @@ def fit_ledger(
         rows: _Rows = {}
         for newer in contents:
             rows = _merged(rows, newer.rows)
-        rows = _without_idle(rows, header, oldest_ms)
+        rows = _without_idle(rows, header, oldest)
         return LedgerRows(rows) if rows else None
 
     return _SPILL.fitted(ledger, pages, limit_bytes, merged, table_uuid=table_uuid, salt=salt)
@@ -464,11 +493,11 @@ def _merged(older: Mapping[WriterId, bytes], newer: Mapping[WriterId, bytes]) ->
     return rows
 
 
-def _without_idle(rows: _Rows, header: HeaderLedger, oldest_ms: int) -> _Rows:
+def _without_idle(rows: _Rows, header: HeaderLedger, oldest: OldestSeen) -> _Rows:
     idle = [
         writer
         for writer, row in rows.items()
-        if writer.startswith(PROCESS_WRITER_PREFIX) and last_seen_of(row) < oldest_ms and writer not in header.records
+        if writer.startswith(_EXPIRING) and oldest.is_idle(writer, last_seen_of(row)) and writer not in header.records
     ]
     for writer in idle:
         del rows[writer]

@@ -19,6 +19,7 @@ from rootline.tree.parts.log import LOG
 from rootline.tree.parts.name import NAME, starts_new_table
 from rootline.tree.parts.outcomes import OUTCOMES
 from rootline.tree.parts.part_rules import Advance, BatchFacts, CheckedStep, PartRules, PartValues
+from rootline.tree.parts.progress import PROGRESS
 from rootline.tree.parts.removals import REMOVALS
 from rootline.tree.parts.restores import RESTORES
 from rootline.tree.parts.row_ids import ROW_IDS
@@ -26,7 +27,7 @@ from rootline.tree.parts.tags import TAGS
 from rootline.tree.parts.versions import VERSIONS
 from rootline.tree.state.table_state import PAGE_KINDS, TableState
 
-CARRIED_PARTS: Final[tuple[PartRules, ...]] = (TAGS, RESTORES, DEFINITION, VERSIONS, LOCATIONS, NAME)
+CARRIED_PARTS: Final[tuple[PartRules, ...]] = (TAGS, RESTORES, DEFINITION, VERSIONS, LOCATIONS, NAME, PROGRESS)
 """The parts that a root carries forward unless an intent changes them."""
 PART_RULES: Final[tuple[PartRules, ...]] = (OUTCOMES, LOG, LEDGER, *CARRIED_PARTS, REMOVALS, ROW_IDS)
 _STILL: Final = tuple(part.name for part in PART_RULES if part.advance is None)

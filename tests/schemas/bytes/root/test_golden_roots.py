@@ -25,6 +25,7 @@ from rootline.schemas.bytes.root.location_pages import (
     RetiredLocations,
 )
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
+from rootline.schemas.client_commits import ClientSnapshot
 from rootline.schemas.identifiers import (
     CommitId,
     Location,
@@ -44,6 +45,7 @@ from rootline.schemas.parts.log import ClockJump, LogProgress, LogTime, Partitio
 from rootline.schemas.parts.name import Drop, NameRecord, NameState
 from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes, RecordedOutcomes
 from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
+from rootline.schemas.parts.progress import JobProgress
 from rootline.schemas.parts.removals import Removal, Removals
 from rootline.schemas.parts.restores import Restores
 from rootline.schemas.parts.row_ids import RowIds
@@ -163,6 +165,18 @@ EXPECTED: Final[Mapping[str, RootHeader]] = {
     "rootline.redefined-in": replace(FIRST, version=Version(12), restores=Restores(redefined_in=Version(9))),
     "rootline.drops": replace(FIRST, version=Version(4), name=NameRecord(drops=DROPPED[:1])),
     "tombstone": replace(FIRST, version=Version(4), name=NameRecord(state=NameState.TOMBSTONE, drops=DROPPED)),
+    "rootline.progress": replace(
+        FIRST,
+        progress=(
+            JobProgress(
+                "f7/writer",
+                SequenceNumber(7),
+                ClientSnapshot(2**62, "append"),
+                {"flink.max-committed-checkpoint-id": "12"},
+            ),
+            JobProgress("q é", SequenceNumber(9), ClientSnapshot(1, "overwrite"), {"queryId": "q é", "epochId": "3"}),
+        ),
+    ),
     "rootline.view": replace(
         FIRST, name=NameRecord(state=NameState.VIEW, view=b'{"format-version":1,"view-uuid":"x"}')
     ),
