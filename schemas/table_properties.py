@@ -27,6 +27,7 @@ _PREFIX: Final = "rootline."
 _SHOWN_CHARS_MAX: Final = 80
 _NUMBER_MAX: Final = 2**31 - 1
 _SECONDS_MAX: Final = 100 * 366 * 86_400
+_WORDS_MAX: Final = 8
 _ROWS_MAX: Final = 999_999_999_999
 
 Fault = Callable[[str], str | None]
@@ -99,6 +100,12 @@ def _taken_twice(item: dict[str, object], names: set[str], ids: set[int]) -> str
     return None
 
 
+def _words_fault(text: str) -> str | None:
+    words = [word.strip() for word in text.split(",")]
+    fits = all(words) and len(set(words)) == len(words) and len(words) <= _WORDS_MAX and text.isprintable()
+    return None if fits else f"it must be 1 to {_WORDS_MAX} different words with commas between them"
+
+
 def _by_adoption(_text: str) -> str:
     return "only an adoption sets it, and exports read the history of before from there: leave it out"
 
@@ -143,6 +150,7 @@ PROPERTIES: Final[Mapping[str, Fault]] = MappingProxyType(
         "rootline.flush.vector-bytes": _number(),
         "rootline.flush.vectors": _number(),
         CASE_PROPERTY: _SWITCH,
+        "rootline.rest.progress-keys": _words_fault,
         "rootline.rows.file-max": _number(_ROWS_MAX),
         "rootline.rows.intent-max": _number(_ROWS_MAX),
         "rootline.sweep": _SWITCH,

@@ -53,6 +53,8 @@ __all__ = [
     "decode_manifest",
     "decode_manifest_list",
     "files_named",
+    "listed_manifests",
+    "manifest_entries",
     "uncounted_manifests",
 ]
 
@@ -89,13 +91,13 @@ class _Decoding:
     readers: Mapping[int, BoundReader]
 
     @staticmethod
-    def of(file: AvroFile, members: list[_Member], definition: TableDefinition, row: ContentEntry) -> _Decoding:
+    def of(file: AvroFile, members: list[_Member], definition: TableDefinition, spec_id: int) -> _Decoding:
         columns = (field for field in definition.tracked_fields if not field.is_expression)
         return _Decoding(
             file,
             members,
-            row.partition_spec_id,
-            definition.spec_by_id(row.partition_spec_id).expr_ids,
+            spec_id,
+            definition.spec_by_id(spec_id).expr_ids,
             {column.tracked_id: bound_reader(column.type) for column in columns},
         )
 
@@ -117,21 +119,7 @@ def decode_manifest(
         Invalid: `spec-unknown`.
     """
     file = read_avro(body, name=name, limits=limits)
-    content = _CONTENTS.get(file.metadata.get("content", "data"))
-    if content is None:
-        raise _corrupt(name, f"content {file.metadata['content']!r:.40} is neither data nor deletes")
-    definition.spec_by_id(row.partition_spec_id)
-    stated = file.metadata.get("partition-spec-id", str(row.partition_spec_id))
-    if stated != str(row.partition_spec_id):
-        raise _corrupt(name, f"it is of partition spec {stated:.20}, its root row says {row.partition_spec_id}")
-    try:
-        members = _members_of(file, definition, limits)
-        decoding = _Decoding.of(file, members, definition, row)
-        entries = [_entry_of(record, decoding) for record in file.records]
-    except BROKEN as error:
-        raise _corrupt(name, f"an entry cannot be read: {error!s:.200}") from error
-    if any(_is_delete(entry) is (content is LeafContent.DATA) for entry in entries):
-        raise _corrupt(name, f"it has entries that do not belong in a manifest of {content}")
+    content, entries = _entries_of(file, definition, row.partition_spec_id, name, limits)
     try:
         leaf = leaf_of_entries(entries, definition, location=row.location, content=content, size_in_bytes=len(body))
     except Invalid as error:
@@ -139,6 +127,43 @@ def decode_manifest(
     except BROKEN as error:
         raise _corrupt(name, f"a value of its entries is of another type: {error!s:.200}") from error
     return leaf.of_row(row)
+
+
+def manifest_entries(
+    body: bytes, definition: TableDefinition, listed: ListedManifest, *, limits: AvroLimits
+) -> tuple[list[ContentEntry], AvroLimits]:
+    """The entries of an Avro manifest, including deleted ones, and the limits for the manifests that are read next.
+
+    Raises:
+        Corrupt: `leaf-corrupt`, `body` is not the manifest that `listed` describes, or exceeds `limits`.
+        Invalid: `spec-unknown`.
+    """
+    file = read_avro(body, name=listed.location, limits=limits)
+    content, entries = _entries_of(file, definition, listed.partition_spec_id, listed.location, limits)
+    if (content is LeafContent.DATA) is not listed.is_data:
+        raise _corrupt(listed.location, f"it is a manifest of {content}, and its list states another content")
+    return entries, limits.after(file)
+
+
+def _entries_of(
+    file: AvroFile, definition: TableDefinition, spec_id: int, name: str, limits: AvroLimits
+) -> tuple[LeafContent, list[ContentEntry]]:
+    content = _CONTENTS.get(file.metadata.get("content", "data"))
+    if content is None:
+        raise _corrupt(name, f"content {file.metadata['content']!r:.40} is neither data nor deletes")
+    definition.spec_by_id(spec_id)
+    stated = file.metadata.get("partition-spec-id", str(spec_id))
+    if stated != str(spec_id):
+        raise _corrupt(name, f"it is of partition spec {stated:.20}, its root row says {spec_id}")
+    try:
+        members = _members_of(file, definition, limits)
+        decoding = _Decoding.of(file, members, definition, spec_id)
+        entries = [_entry_of(record, decoding) for record in file.records]
+    except BROKEN as error:
+        raise _corrupt(name, f"an entry cannot be read: {error!s:.200}") from error
+    if any(_is_delete(entry) is (content is LeafContent.DATA) for entry in entries):
+        raise _corrupt(name, f"it has entries that do not belong in a manifest of {content}")
+    return content, entries
 
 
 def files_named(body: bytes, *, name: str) -> list[str]:
@@ -293,12 +318,15 @@ class MigratedList:
 
 @dataclass(frozen=True, slots=True)
 class ListedManifest:
-    """The entry of a manifest list (V1) for a manifest without counts of files and rows."""
+    """A manifest as its list describes it. `live_files`: the files that it states, 0 if it counts none."""
 
     location: str
     length: int
     partition_spec_id: int
     added_snapshot_id: int
+    is_data: bool = True
+    is_encrypted: bool = False
+    live_files: int = 0
 
 
 def _records_of_list(body: bytes, name: str, limits: AvroLimits) -> tuple[Record, ...]:
@@ -309,6 +337,25 @@ def _records_of_list(body: bytes, name: str, limits: AvroLimits) -> tuple[Record
     if any(record.get(field_id, 0) is None for record in file.records for field_id in _NEVER_NULL):
         raise _corrupt(name, "a manifest in it has no path, length or partition spec")
     return file.records
+
+
+def listed_manifests(body: bytes, *, name: str, limits: AvroLimits = MANIFEST_LIMITS) -> tuple[ListedManifest, ...]:
+    """The manifests in the list, whether it counts their files or not. Raises `Corrupt`: `leaf-corrupt`."""
+    try:
+        return tuple(
+            ListedManifest(
+                record[_PATH],
+                record[_LENGTH],
+                record[_SPEC_ID],
+                record.get(_ADDED_SNAPSHOT_ID) or 0,
+                _TYPES[record.get(_LIST_CONTENT) or 0] is ContentType.DATA_MANIFEST,
+                record.get(_LIST_KEY_METADATA) is not None,
+                sum(record.get(field_id) or 0 for field_id in _FILE_COUNTS[:2]),
+            )
+            for record in _records_of_list(body, name, limits)
+        )
+    except KeyError as error:
+        raise Corrupt("leaf-corrupt", f"{name}: an entry lacks field {error}, or has another content") from error
 
 
 def uncounted_manifests(body: bytes, *, name: str, limits: AvroLimits = MANIFEST_LIMITS) -> tuple[ListedManifest, ...]:

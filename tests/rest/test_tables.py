@@ -180,15 +180,6 @@ def test_a_staged_table_is_created_by_its_commit(catalog: WritingCatalog) -> Non
     )
 
 
-def test_a_staged_table_with_rows_is_refused_before_anything_is_published(catalog: WritingCatalog) -> None:
-    status, message = problem(
-        catalog.commit("demo.rows", [{"action": "add-snapshot", "snapshot": {}}], [{"type": "assert-create"}])
-    )
-    assert status == 400
-    assert "does not take rows yet" in message
-    assert "demo.rows" not in catalog.lake.list_tables()
-
-
 @pytest.mark.parametrize(
     ("requirement", "words"),
     [
@@ -231,15 +222,22 @@ def test_a_requirement_that_does_not_hold_is_a_failed_commit(
     assert "a" not in catalog.load(table)["properties"]
 
 
-@pytest.mark.parametrize("update", ["add-snapshot", "set-snapshot-ref"])
-def test_a_conflict_is_reported_before_rows_are_refused(catalog: WritingCatalog, table: str, update: str) -> None:
+_MAIN = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 5}
+_ROWS = {"action": "add-snapshot", "snapshot": {"snapshot-id": 5, "manifest-list": "x", "summary": {}}}
+_EMPTIED = {"action": "remove-snapshot-ref", "ref-name": "main"}
+
+
+@pytest.mark.parametrize("updates", [[_MAIN], [_ROWS, _MAIN], [_EMPTIED, _ROWS, _MAIN]])
+def test_a_conflict_is_reported_before_rows_are_refused(
+    catalog: WritingCatalog, table: str, updates: list[Any]
+) -> None:
     for name, required in (
         (table, "assert-create"),
         (table, "assert-table-uuid"),
         ("demo.absent", "assert-table-uuid"),
     ):
         wrong = {"type": required, "uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1"}
-        answer = catalog.commit(name, [{"action": update}], [wrong])
+        answer = catalog.commit(name, updates, [wrong])
         assert answer.status_code == (409 if name == table else 404)
 
 
@@ -263,8 +261,12 @@ def test_requirements_that_hold_let_a_commit_pass(catalog: WritingCatalog, table
     [
         ({"action": "make-it-fast"}, "update 'make-it-fast' is unknown"),
         ({}, "update None is unknown"),
-        ({"action": "add-snapshot", "snapshot": {}}, "does not take rows yet"),
+        ({"action": "add-snapshot", "snapshot": {}}, "add-snapshot: snapshot-id is missing"),
+        ({"action": "add-snapshot"}, "add-snapshot: "),
         ({"action": "set-snapshot-ref", "ref-name": "audit", "type": "branch", "snapshot-id": 1}, "no branch or tag"),
+        ({"action": "set-snapshot-ref", "ref-name": "main", "type": "tag", "snapshot-id": 1}, "no branch or tag"),
+        ({"action": "set-snapshot-ref", "ref-name": "main", "snapshot-id": "1"}, "write a whole number"),
+        ({"action": "set-snapshot-ref", "ref-name": "main", "snapshot-id": 1}, "does not move main"),
         ({"action": "remove-snapshot-ref", "ref-name": "old"}, "changes no tag"),
         ({"action": "remove-snapshots", "snapshot-ids": [1]}, "expires old versions automatically"),
         ({"action": "remove-schemas", "schema-ids": [0]}, "kept versions may need every schema"),

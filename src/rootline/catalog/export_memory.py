@@ -176,6 +176,11 @@ class TableMemory:
         while len(self.finished) > FINISHED_MAX:
             self.finished.popitem(last=False)
 
+    def shown_snapshot(self, snapshot_id: SnapshotId) -> SnapshotJson | None:
+        """A snapshot of the table, from the newest cached export that has it."""
+        found = (stored.snapshots.get(snapshot_id) for stored in reversed(self.finished.values()))
+        return next((snapshot for snapshot in found if snapshot is not None), None)
+
     def keep_manifests(self, index: Index) -> None:
         """Record the manifests that a failed attempt stored."""
         self.index.manifests |= index.manifests

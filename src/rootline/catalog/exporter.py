@@ -434,6 +434,22 @@ class TableExporter:
             asked_version=version,
         )
 
+    async def snapshot(
+        self, table: TableName, format_version: FormatVersion, version: Version, snapshot_id: SnapshotId
+    ) -> SnapshotJson | None:
+        """The snapshot of `version`, whose id is `snapshot_id`: in the newest cached export that has it, else in the
+        head's, else in its own.
+
+        `None`: the version changed no entries. Raises the errors of `export`.
+        """
+        memory = self._memory.of(table, format_version)
+        for exported in (None, version):
+            found = memory.shown_snapshot(snapshot_id)
+            if found is not None:
+                return found
+            await self.export(table, format_version, exported)
+        return memory.shown_snapshot(snapshot_id)
+
     async def close(self) -> None:
         """Stop running exports. Their stored objects are correct, and the next request continues from them."""
         makings = list(self._making.values())

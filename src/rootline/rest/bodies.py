@@ -9,7 +9,8 @@ because newer clients send more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, TypeVar
 from uuid import UUID
 
@@ -17,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Discriminator, FailFast, Field, Vali
 from starlette.requests import ClientDisconnect, Request
 
 from rootline.catalog.rest.responses import bad_request
+from rootline.schemas.client_commits import SNAPSHOTS_MAX
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.model_faults import fault_of_model
 from rootline.schemas.view_metadata import SqlRepresentation
 from rootline.tree.evolution.changes import CHANGES_MAX
@@ -186,6 +189,21 @@ class Updates(Body):
     updates: Annotated[tuple[dict[str, Any], ...], FailFast(), Field(max_length=CHANGES_MAX)] = ()
 
 
+class AddedSnapshot(Body):
+    """The specification's `Snapshot`, as a client adds it. Its numbers and its time are the client's own."""
+
+    snapshot_id: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    parent_snapshot_id: int | None = None
+    manifest_list: Annotated[str, Field(min_length=1, max_length=4_096)]
+    summary: Mapping[str, str]
+    schema_id: int | None = None
+
+    @property
+    def operation(self) -> str:
+        """The operation, in Iceberg's words. `append` if the summary names none."""
+        return self.summary.get("operation", "append")
+
+
 class Name(Body):
     """A table or a view by name."""
 
@@ -198,6 +216,40 @@ class Renaming(Body):
 
     source: Name
     destination: Name
+
+
+def added_snapshot(table: TableName, update: Mapping[str, object]) -> AddedSnapshot:
+    """The snapshot in an update `add-snapshot`. Raises `Refusal`."""
+    try:
+        return AddedSnapshot.model_validate(update.get("snapshot"))
+    except ValidationError as error:
+        raise bad_request(f"{table}: add-snapshot: {fault_of_model(error)}") from None
+
+
+def check_line(table: TableName, snapshots: Sequence[AddedSnapshot], main: int | None) -> None:
+    """Check that the snapshots of a request follow each other, and that the last one becomes `main`.
+
+    Raises `Refusal`.
+    """
+    if not snapshots:
+        return
+    if len(snapshots) > SNAPSHOTS_MAX:
+        raise bad_request(
+            f"{table}: add-snapshot: {len(snapshots)} snapshots, {SNAPSHOTS_MAX} are allowed: commit fewer"
+        )
+    if len({each.snapshot_id for each in snapshots}) < len(snapshots):
+        raise bad_request(f"{table}: add-snapshot: two snapshots have the same id: give them different ids")
+    if main != snapshots[-1].snapshot_id:
+        raise bad_request(
+            f"{table}: add-snapshot {snapshots[-1].snapshot_id}: staged snapshots are not supported: set main to the "
+            "last snapshot in the same request"
+        )
+    for before, after in pairwise(snapshots):
+        if after.parent_snapshot_id != before.snapshot_id:
+            raise bad_request(
+                f"{table}: add-snapshot {after.snapshot_id}: its parent is not {before.snapshot_id}, the snapshot that "
+                "the request adds before it: send one line of snapshots"
+            )
 
 
 async def read_body(request: Request, kind: type[_Model]) -> _Model:

@@ -49,6 +49,8 @@ STATUS_OF_CODE: Final[Mapping[str, Status]] = MappingProxyType(
         "file-not-live": _COMMIT_FAILED,
         "definition-changed": _COMMIT_FAILED,
         "table-uuid-mismatch": _COMMIT_FAILED,
+        "progress-moved": _COMMIT_FAILED,
+        "sequence-reused": _COMMIT_FAILED,  # the id of a client's snapshot, with other files
         "view-changed": _COMMIT_FAILED,
         "file-already-live": Status(500, "CommitStateUnknownException"),  # the intent, or its files, are in the table
     }
@@ -102,4 +104,9 @@ def table_exists(name: str) -> Refusal:
 
 def requirement_failed(reason: str) -> Refusal:
     """The error for a requirement that is not met. Clients then reload the table and retry."""
-    return Refusal(*_COMMIT_FAILED[:2], f"Requirement failed: {reason}")
+    return commit_failed(f"Requirement failed: {reason}")
+
+
+def commit_failed(reason: str) -> Refusal:
+    """The error for a commit that may pass after the client has reloaded the table."""
+    return Refusal(*_COMMIT_FAILED[:2], reason)

@@ -25,7 +25,7 @@ from rootline.catalog.planned_changes import own_changes
 from rootline.catalog.rest.responses import bad_request
 from rootline.catalog.table_metadata import DIGEST, TABLE, VERSION
 from rootline.maintenance.limits import CLIENT_FILES_PROPERTY, EXPIRE, SWEEP_PROPERTY
-from rootline.rest.bodies import TableToCreate, Updates
+from rootline.rest.bodies import AddedSnapshot, TableToCreate, Updates, added_snapshot, check_line
 from rootline.rest.refusals import requirement_failed
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.schema_rules import given_schema_of_json, schema_fault
@@ -95,16 +95,6 @@ and the member of the metadata that lists all of them."""
 _PROPERTIES: Final = ("set-properties", "remove-properties")
 _NO_STATISTICS: Final = "Rootline keeps statistics with its files, so it stores no statistics files: omit it"
 _NO_KEYS: Final = "files of Rootline's tables are not encrypted: omit it"
-_ROWS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "add-snapshot": "this catalog does not take rows yet, only names and definitions: write rows with "
-        "rootline.connect or with Rootline's own Spark source",
-        "set-snapshot-ref": "this catalog does not take rows yet, so it sets no branch or tag: use rootline.connect to "
-        "tag or restore a version",
-    }
-)
-"""Updates about rows that no table accepts, each with the reason. Requirements are checked before they are refused, so
-a client learns of a conflict first."""
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "remove-snapshots": "Rootline expires old versions automatically: set rootline.expire.* instead",
@@ -119,7 +109,7 @@ _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "enable-row-lineage": "every table of format 3 has row lineage: omit it",
     }
 )
-"""Further updates of the specification that no table accepts, each with the reason."""
+"""Updates of the specification that no table accepts, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +131,9 @@ class ShownTable:
 class TableCommit:
     """A checked request to commit. `definitions` are its updates of the definition, in their order.
 
-    `is_create`: the table must not exist. `is_replace`: the table's rows are removed. `refused`: why an update about
-    rows is refused, once the requirements are met.
+    `is_create`: the table must not exist. `is_replace`: the table's rows are removed. `snapshots`: what the client
+    made, in order, each on the one before. `main`: the snapshot that the branch is set to, the last of them. `refused`:
+    why an update about rows is refused, once the requirements are met.
     """
 
     requirements: tuple[Update, ...]
@@ -152,12 +143,28 @@ class TableCommit:
     table_uuid: uuid.UUID | None
     locations: tuple[str, ...]
     format_version: int | None
+    snapshots: tuple[AddedSnapshot, ...] = ()
+    main: int | None = None
     refused: str | None = None
 
     @property
     def needs_refs(self) -> bool:
-        """Whether a requirement names a branch or tag."""
-        return any(each["type"] == _REF for each in self.requirements)
+        """Whether a requirement names a branch or tag that must not have moved."""
+        return any(map(self._is_fixed_ref, self.requirements))
+
+    @property
+    def base(self) -> int | None:
+        """The snapshot on which the client made its own, or `None` if it saw none.
+
+        The client requires that `main` is there. If it requires nothing, it is the parent of its first snapshot.
+        """
+        named = [each.get("snapshot-id") for each in self.requirements if each["type"] == _REF and each["ref"] == MAIN]
+        found: int | None = named[-1] if named else self.snapshots[0].parent_snapshot_id
+        return found
+
+    def _is_fixed_ref(self, requirement: Update) -> bool:
+        """Whether a requirement names a ref that must not have moved. `main` may have, if snapshots are added to it."""
+        return requirement["type"] == _REF and not (self.snapshots and requirement["ref"] == MAIN)
 
     @property
     def _needs_definition(self) -> bool:
@@ -189,7 +196,7 @@ class TableCommit:
                 raise requirement_failed(
                     f"UUID does not match: expected {shown.definition.table_uuid} != {each['uuid']}"
                 )
-            if kind == _REF:
+            if self._is_fixed_ref(each):
                 _check_ref(each, refs)
             if kind in _NUMBERED:
                 member, of_metadata, words = _NUMBERED[kind]
@@ -273,7 +280,8 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
         raise bad_request(f"{table}: assert-create needs that there is no table, so no other requirement can be met")
     definitions: list[Update] = []
     locations: list[str] = []
-    table_uuid, format_version, is_replace, refused = None, None, False, None
+    snapshots: list[AddedSnapshot] = []
+    table_uuid, format_version, is_replace, main = None, None, False, None
     for each in asked.updates:
         action = each.get("action")
         match action:
@@ -289,14 +297,17 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
                         f"{table}: remove-snapshot-ref: this catalog changes no tag; use rootline.connect"
                     )
                 is_replace = True
+            case "add-snapshot":
+                snapshots.append(added_snapshot(table, each))
+            case "set-snapshot-ref":
+                main = _main_of(table, each)
             case str() if action in _DEFINING:
                 definitions.append(_cleaned(table, action, each))
-            case str() if action in _ROWS:
-                refused = refused or f"{table}: update {action} is refused: {_ROWS[action]}"
             case str() if action in _REFUSED:
                 raise bad_request(f"{table}: update {action} is refused: {_REFUSED[action]}")
             case _:
                 raise bad_request(f"{table}: update {action!r:.60} is unknown: correct it, or omit it")
+    check_line(table, snapshots, main)
     return TableCommit(
         requirements=asked.requirements,
         definitions=tuple(definitions),
@@ -305,8 +316,31 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
         table_uuid=table_uuid,
         locations=tuple(locations),
         format_version=format_version,
-        refused=refused,
+        snapshots=tuple(snapshots),
+        main=main,
+        refused=replacing_with_rows(table) if is_replace and snapshots else None,
     )
+
+
+def replacing_with_rows(table: TableName) -> str:
+    """Why a request that replaces a table and adds rows is refused."""
+    return (
+        f"{table}: replacing a table together with its rows is not taken yet: replace it first, and append the rows in "
+        "a second commit"
+    )
+
+
+def _main_of(table: TableName, update: Update) -> int:
+    """The snapshot that `main` is set to."""
+    if update.get("ref-name") != MAIN or update.get("type", "branch") != "branch":
+        raise bad_request(
+            f"{table}: set-snapshot-ref {update.get('ref-name')!r:.60}: this catalog sets no branch or tag but {MAIN}: "
+            "use rootline.connect to tag a version"
+        )
+    wanted = update.get("snapshot-id")
+    if type(wanted) is not int:
+        raise bad_request(f"{table}: set-snapshot-ref: snapshot-id is {wanted!r:.40}: write a whole number")
+    return wanted
 
 
 def parsed_changes(updates: Sequence[Update]) -> DefinitionChanges | None:

@@ -10,26 +10,27 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import suppress
 from typing import Final
 
 import structlog
 
 from rootline.catalog.export_keys import FormatVersion, version_of_metadata
-from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.exporter import shown_at
 from rootline.catalog.rest.responses import (
     Refusal,
-    SnapshotMode,
     bad_request,
     no_such_table,
 )
-from rootline.catalog.table_metadata import staged_metadata
+from rootline.catalog.table_metadata import VERSION, staged_metadata
 from rootline.client.create_drop import create_table, drop_table, restore_table
 from rootline.client.iceberg_tables import adopt_table
 from rootline.client.planned_change import commit_planned
 from rootline.client.session import Commit
+from rootline.rest.appends import ClientAppend, once
 from rootline.rest.bodies import Name, Renaming, TableToCreate, TableToRegister, Updates
-from rootline.rest.refusals import about, after_commit, requirement_failed, table_exists
+from rootline.rest.client_files import MetadataMissing
+from rootline.rest.refusals import about, requirement_failed, table_exists
 from rootline.rest.table_changes import (
     ShownTable,
     TableCommit,
@@ -40,20 +41,19 @@ from rootline.rest.table_changes import (
 )
 from rootline.rest.writing import Writing
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, table_name
+from rootline.schemas.errors import Corrupt, Invalid, Unavailable
+from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, snapshot_id_of, table_name
 from rootline.schemas.intent import Intent, IntentKind, Isolation
-from rootline.schemas.object_keys import is_absolute
+from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.root_reader import name_state, newest_root, read_definition, read_root, table_root
+from rootline.storage.metadata.root_reader import name_state, newest_root, read_definition, read_root
 from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema
 from rootline.tree.evolution.next_definition import evolved, replaced_definition
 
 _UNREADABLE: Final = frozenset({"metadata-unreadable", "file-unreadable", "object-missing", "leaf-corrupt"})
 _log: Final = structlog.get_logger()
-_NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
 
 
 async def create(writing: Writing, namespace: str, asked: TableToCreate, format_version: FormatVersion | None) -> bytes:
@@ -62,10 +62,12 @@ async def create(writing: Writing, namespace: str, asked: TableToCreate, format_
     with about(table):
         fresh = _fresh_uuid(writing)
         definition = new_definition(bound_uuid(fresh, table) if asked.stage_create else fresh, updates_of(table, asked))
-        stated = _check_shown(writing, definition, format_version).metadata()
+        stated = writing.check_shown(definition, format_version).metadata()
         if not asked.stage_create:
             await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
-            return await _answer(writing, table, format_version)
+            await _make_metadata_folder(writing, table)
+            return await writing.answer(table, format_version)
+    await _make_metadata_folder(writing, table)
     folder = writing.catalog.folder(table, writing.catalog.format_of(format_version, definition.properties))
     metadata = staged_metadata(definition.table_uuid, stated, folder, writing.session.environment.now_ms())
     return writing.catalog.staged(metadata)
@@ -87,7 +89,7 @@ async def register(
             await restore_table(session, writing.stamp, table, timeout_s=writing.timeout_s)
         else:
             await _adopt(writing, table, location)
-    return await _answer(writing, table, format_version)
+    return await writing.answer(table, format_version)
 
 
 async def commit(
@@ -97,17 +99,24 @@ async def commit(
     table = _named(namespace, name)
     with about(table):
         wanted = parsed_commit(table, asked)
-        if wanted.is_create:
-            await _create_staged(writing, table, wanted, format_version)
-        elif await _change(writing, table, wanted, format_version) is None:
-            return await _load(writing, table, format_version)
-    return await _answer(writing, table, format_version)
+
+        async def work(request: str = "") -> bytes:
+            if wanted.is_create:
+                await _create_staged(writing, table, wanted, format_version, request)
+                return await writing.answer(table, format_version)
+            if wanted.snapshots and await _append(writing, table, wanted, format_version, request).commit():
+                return await writing.answer(table, format_version)
+            if await _change(writing, table, wanted, format_version) is None:
+                return await writing.load(table, format_version)
+            return await writing.answer(table, format_version)
+
+        return await (once(writing, table, asked, work) if wanted.snapshots else work())
 
 
 async def drop(writing: Writing, namespace: str, name: str, *, is_purge: bool) -> None:
     """Drop a table. A purge deletes its files too. Raises `Refusal`."""
     table = _named(namespace, name)
-    await _head(writing, table)
+    await writing.head(table)
     with about(table):
         await drop_table(writing.session, writing.stamp, table, is_purge=is_purge, timeout_s=writing.timeout_s)
 
@@ -115,7 +124,7 @@ async def drop(writing: Writing, namespace: str, name: str, *, is_purge: bool) -
 async def rename(writing: Writing, asked: Renaming) -> None:
     """Refuse to rename a table, with the reason that an engine expects."""
     source, destination = _named(*_parts(asked.source)), ".".join(_parts(asked.destination))
-    await _head(writing, source)
+    await writing.head(source)
     try:
         await _free_name(writing, *_parts(asked.destination))
     except Refusal as refusal:
@@ -130,6 +139,13 @@ async def rename(writing: Writing, asked: Renaming) -> None:
         f"{source}: a table cannot be renamed, because its name is the folder of its files; create a table of the new "
         "name from its rows",
     )
+
+
+async def _make_metadata_folder(writing: Writing, table: TableName) -> None:
+    """Make the folder of clients' metadata in a warehouse on a disk, where DuckDB does not make it itself."""
+    if writing.catalog.folder(table, FormatVersion.V3).base.startswith("file:"):
+        with suppress(Unavailable):
+            await writing.session.store.put_if_absent(key_of(table, "rest/metadata/folder.json"), b"{}")
 
 
 async def _adopt(writing: Writing, table: TableName, location: str) -> None:
@@ -150,9 +166,42 @@ async def _adopt(writing: Writing, table: TableName, location: str) -> None:
         ) from error
 
 
-async def _create_staged(
+def _append(
+    writing: Writing, table: TableName, wanted: TableCommit, asked: FormatVersion | None, request: str
+) -> ClientAppend:
+    return ClientAppend(writing, table, wanted, asked, request)
+
+
+async def _check_is_there(
     writing: Writing, table: TableName, wanted: TableCommit, format_version: FormatVersion | None
 ) -> None:
+    """Check that `main` is set to a commit that is in the table: the newest, or one that a client knows by its own id.
+
+    A client sends this after a refused attempt, when it finds that its commit is there. It means no rollback.
+    """
+    metadata = json.loads(await writing.load(table, format_version))["metadata"]
+    listed = {each["snapshot-id"]: each for each in metadata["snapshots"]}
+    found = None if wanted.main is None else listed.get(wanted.main)
+    if found is not None and not wanted.definitions:
+        version = Version(int(found["summary"].get(VERSION, 0)))
+        is_own = found["snapshot-id"] == snapshot_id_of(uuid.UUID(metadata["table-uuid"]), version)
+        if not is_own or wanted.main == metadata["current-snapshot-id"]:
+            return
+    raise bad_request(
+        f"{table}: set-snapshot-ref {wanted.main}: this catalog does not move main to an older snapshot: restore the "
+        "version with rootline.connect"
+    )
+
+
+async def _create_staged(
+    writing: Writing, table: TableName, wanted: TableCommit, format_version: FormatVersion | None, request: str
+) -> None:
+    appending = _append(writing, table, wanted, format_version, request)
+    if wanted.snapshots:
+        root = await newest_root(writing.session.store, table)
+        is_its = root is not None and root.header.table_uuid == wanted.table_uuid
+        if root is not None and is_its and await appending.was_committed(root.header):
+            return
     try:
         await _free_name(writing, namespace_of(table), name_in_namespace(table))
     except Refusal as refusal:
@@ -164,9 +213,13 @@ async def _create_staged(
     wanted.check_uuid(table)
     wanted.check_served()
     definition = wanted.first_definition(_fresh_uuid(writing), shown_by_default)
-    _check_shown(writing, definition, format_version)
+    writing.check_shown(definition, format_version)
     try:
+        if wanted.snapshots and await appending.create(definition):
+            return
         await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
+    except MetadataMissing as error:
+        raise bad_request(str(error)) from None
     except Invalid as error:
         if error.code == "table-dropped":  # the uuid is one of a table that was dropped; not the table of the request
             raise bad_request(error.message) from error
@@ -180,13 +233,15 @@ async def _change(
     session = writing.session
 
     async def plan() -> Intent | None:
-        header = (await _head(writing, table)).header
+        header = (await writing.head(table)).header
         before = await read_definition(session.store, header)
         format_version = writing.catalog.format_of(asked, before.properties)
         shown = ShownTable(table, before, format_version, writing.catalog.folder(table, format_version).base)
-        wanted.check_requirements(shown, await _refs(writing, table, asked) if wanted.needs_refs else {})
+        wanted.check_requirements(shown, await writing.refs(table, asked) if wanted.needs_refs else {})
         wanted.check_served()
-        is_replace = wanted.is_replace or (wanted.may_replace and not await _refs(writing, table, asked))
+        if wanted.main is not None and not wanted.snapshots:
+            await _check_is_there(writing, table, wanted, asked)
+        is_replace = wanted.is_replace or (wanted.may_replace and not await writing.refs(table, asked))
         changes = wanted.changes_of(shown, header.definition.digest, is_replace=is_replace)
         if is_replace:
             planned = _replace(writing, header, before, changes, asked)
@@ -194,7 +249,7 @@ async def _change(
             after = before if changes is None else evolved(before, changes)
             if changes is None or after is before:
                 return None
-            _check_shown(writing, after, asked)
+            writing.check_shown(after, asked)
             planned = Intent(
                 intent_id=session.environment.fresh_id(),
                 table=table,
@@ -223,7 +278,7 @@ def _replace(
     kept = SetCurrentSchema(before.current_schema_id)
     made = DefinitionChanges(header.definition.digest, (kept,) if changes is None else changes.changes)
     after = replaced_definition(before, made)
-    _check_shown(writing, after, asked)
+    writing.check_shown(after, asked)
     return Intent(
         intent_id=writing.session.environment.fresh_id(),
         table=header.table,
@@ -232,48 +287,6 @@ def _replace(
         schema_id=after.current_schema_id,
         definition=made.to_json(),
     )
-
-
-async def _answer(writing: Writing, table: TableName, format_version: FormatVersion | None) -> bytes:
-    """The response for a table whose change is committed."""
-    with after_commit(table):
-        return await _load(writing, table, format_version)
-
-
-async def _load(writing: Writing, table: TableName, format_version: FormatVersion | None) -> bytes:
-    namespace, name = namespace_of(table), name_in_namespace(table)
-    loaded = await writing.catalog.load(namespace, name, format_version, SnapshotMode.ALL, None)
-    assert loaded.body is not None, "no entity tag was given"
-    return loaded.body
-
-
-async def _refs(writing: Writing, table: TableName, format_version: FormatVersion | None) -> dict[str, int]:
-    """The branch and the tags of a table, as engines see them."""
-    metadata = json.loads(await _load(writing, table, format_version))["metadata"]
-    return {name: each["snapshot-id"] for name, each in metadata.get("refs", {}).items()}
-
-
-def _check_shown(
-    writing: Writing, definition: TableDefinition, format_version: FormatVersion | None
-) -> ExportedDefinition:
-    """The definition in the form for engines. It is checked before it is published.
-
-    Raises:
-        Invalid: `export-unsupported`; `definition-invalid`, it has no column.
-    """
-    if not definition.schema.fields:
-        raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")
-    return ExportedDefinition.of(definition, writing.catalog.format_of(format_version, definition.properties))
-
-
-async def _head(writing: Writing, table: TableName) -> Root:
-    with about(table):
-        try:
-            return await table_root(writing.session.store, table)
-        except Invalid as error:
-            if error.code in _NO_TABLE:
-                raise no_such_table(namespace_of(table), name_in_namespace(table)) from None
-            raise
 
 
 async def _state(writing: Writing, table: TableName) -> NameState | None:

@@ -1,16 +1,47 @@
 """The parts that every writing request uses: the open lake, the catalog that answers, the deadline of a verdict.
 
-Owns: these parts. Does not own: opening the lake (`rootline.cli`), requests (`namespaces`, `tables`, `views`).
+Owns: these parts, reading a table's head, the response after a commit. Does not own: opening the lake
+(`rootline.cli`), requests (`namespaces`, `tables`, `views`).
 Invariants: all of them run on the catalog's event loop. A request without a verdict in time is an unknown outcome, and
 never a refusal.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 from dataclasses import dataclass, field
+from typing import Final
 
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.rest.catalog import RestCatalog
+from rootline.catalog.rest.responses import SnapshotMode, no_such_table
 from rootline.client.session import Session, WriterStamp
+from rootline.rest.refusals import about, after_commit
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName, name_in_namespace, namespace_of
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.root_reader import table_root
+
+READ_AT_ONCE: Final = 64
+_NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
+
+
+@dataclass(frozen=True, slots=True)
+class CommitsAtOnce:
+    """The commits with files that run now, bounded in number and in memory.
+
+    `running`: request → its task, whose result is the response. `reading`: the commits whose manifests are read.
+    `decoding`: one manifest at a time, because a thread for each would only compete for one interpreter. `large`: one
+    commit at a time may have many files.
+    """
+
+    running: dict[str, asyncio.Task[bytes]] = field(default_factory=dict)
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
+    decoding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    large: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +52,44 @@ class Writing:
     catalog: RestCatalog
     timeout_s: float
     stamp: WriterStamp = field(default_factory=WriterStamp)
+    commits: CommitsAtOnce = field(default_factory=CommitsAtOnce)
+
+    async def head(self, table: TableName) -> Root:
+        """The newest root of a table. Raises `Refusal` if there is none."""
+        with about(table):
+            try:
+                cache = self.session.cache
+                root = await table_root(self.session.store, table, cache.root(table))
+                cache.keep_root(root)
+                return root
+            except Invalid as error:
+                if error.code in _NO_TABLE:
+                    raise no_such_table(namespace_of(table), name_in_namespace(table)) from None
+                raise
+
+    async def answer(self, table: TableName, format_version: FormatVersion | None) -> bytes:
+        """The response for a table whose change is committed."""
+        with after_commit(table):
+            return await self.load(table, format_version)
+
+    async def load(self, table: TableName, format_version: FormatVersion | None) -> bytes:
+        """The response for a table."""
+        namespace, name = namespace_of(table), name_in_namespace(table)
+        loaded = await self.catalog.load(namespace, name, format_version, SnapshotMode.ALL, None)
+        assert loaded.body is not None, "no entity tag was given"
+        return loaded.body
+
+    async def refs(self, table: TableName, format_version: FormatVersion | None) -> dict[str, int]:
+        """The branch and the tags of a table, as engines see them."""
+        metadata = json.loads(await self.load(table, format_version))["metadata"]
+        return {name: each["snapshot-id"] for name, each in metadata.get("refs", {}).items()}
+
+    def check_shown(self, definition: TableDefinition, format_version: FormatVersion | None) -> ExportedDefinition:
+        """The definition in the form for engines. It is checked before it is published.
+
+        Raises:
+            Invalid: `export-unsupported`; `definition-invalid`, it has no column.
+        """
+        if not definition.schema.fields:
+            raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")
+        return ExportedDefinition.of(definition, self.catalog.format_of(format_version, definition.properties))

@@ -36,7 +36,15 @@ from rootline.catalog.rest.responses import (
 )
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
-from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace, namespace_of, table_name
+from rootline.schemas.identifiers import (
+    NamespaceName,
+    SnapshotId,
+    TableName,
+    Version,
+    name_in_namespace,
+    namespace_of,
+    table_name,
+)
 from rootline.schemas.object_keys import namespace_in, root_key, table_in
 from rootline.schemas.parts.name import NameState
 from rootline.storage.metadata.namespaces import is_created, read_namespace
@@ -403,6 +411,12 @@ class RestCatalog:
         if mode is SnapshotMode.REFS and len(exported.metadata) > _LARGE_BYTES:
             return LoadedTable(etag, await asyncio.to_thread(table_body, exported, mode, self._storage))
         return LoadedTable(etag, table_body(exported, mode, self._storage))
+
+    async def snapshot(
+        self, table: TableName, format_version: FormatVersion, version: Version, snapshot_id: SnapshotId
+    ) -> Mapping[str, Any] | None:
+        """A version's snapshot as engines see it. `None`: it changed no entries. Raises the errors of an export."""
+        return await self._exporter.snapshot(table, format_version, version, snapshot_id)
 
     def format_of(self, asked: FormatVersion | None, properties: Mapping[str, str]) -> FormatVersion:
         """The format in which a table with these properties is shown to an engine that asked for `asked`."""

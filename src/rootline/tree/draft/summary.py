@@ -34,7 +34,16 @@ _OPERATIONS: Final[Mapping[Effect, Operation]] = {
     Effect.REMOVES: Operation.DELETE,
     CHANGES_OF_ROWS: Operation.OVERWRITE,
 }
-_RESERVED: Final = ("added-", "removed-", "deleted-", "total-", "changed-partition-count", "operation", "rootline.")
+RESERVED_WORDS: Final = (
+    "added-",
+    "removed-",
+    "deleted-",
+    "total-",
+    "changed-partition-count",
+    "operation",
+    "rootline.",
+)
+"""The beginnings of words that no user may set."""
 
 
 def operation_of(effect: Effect) -> Operation:
@@ -52,7 +61,7 @@ def check_user_summary(summary: Mapping[str, str]) -> None:
     if sum(len(key) + len(value) for key, value in summary.items()) > USER_SUMMARY_CHARS_MAX:
         raise Invalid("intent-malformed", f"summary has more than {USER_SUMMARY_CHARS_MAX} characters: shorten it")
     for key in summary:
-        if key.startswith(_RESERVED) and key != CLIENT:
+        if key.startswith(RESERVED_WORDS) and key != CLIENT:
             raise Invalid(
                 "intent-malformed", f"summary: {key[:80]!r} is reserved for the table's own counts: remove it"
             )

@@ -1,0 +1,443 @@
+"""Appends of Iceberg clients: snapshots that add data files, as one intent that is committed once.
+
+Owns: the version that a client built on, the intent, its words, the outcome of a repeated request. Does not
+own: the difference that the client made (`live_sets`), the request (`table_changes`), what is known of streaming jobs
+(`job_progress`), the rules of the intent (`rootline.tree`).
+Invariants: a request becomes one intent, or none if it changes no file. An append fits on every later version of its
+table, unless the table was replaced since. Nothing is published before the whole request was checked. A request is
+committed once: a running one is shared, and afterwards the ledger knows the id of its first snapshot.
+
+Theory. A client that got no answer, or a wrong one, repeats the request, sometimes after it deleted its manifests. So
+the ledger is asked first, and a missing list does not matter if the ledger knows the commit. A client that was refused
+uses the same snapshot id for other content. So the writer is the id, and the intent's id is a digest of the request.
+The ledger judges another intent at a rejected sequence afresh. At a committed one, it recognizes other content by a
+digest of the added files.
+
+Source: the Iceberg REST specification, `CommitTableRequest`, docs/decisions/0136.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rootline.catalog.export_keys import FormatVersion
+from rootline.catalog.rest.responses import Refusal, bad_request
+from rootline.client.new_files import dated_files, for_intent, verdict_on
+from rootline.rest.bodies import AddedSnapshot, Updates
+from rootline.rest.client_files import ClientFolder, ClientReads, MetadataMissing
+from rootline.rest.job_progress import check_increases, progress_in
+from rootline.rest.live_sets import Difference, check_appends, check_honest, difference
+from rootline.rest.refusals import commit_failed
+from rootline.rest.table_changes import ShownTable, TableCommit, replacing_with_rows
+from rootline.rest.writing import Writing
+from rootline.schemas.bytes.record_headers import kept_of, stated
+from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, ClientCommit, ClientSnapshot
+from rootline.schemas.content_entry import ContentType, EntryPlace
+from rootline.schemas.errors import Invalid, RootlineError, Unavailable
+from rootline.schemas.identifiers import SnapshotId, TableName, Version, WriterId, snapshot_id_of
+from rootline.schemas.intent import Intent, IntentKind, Isolation
+from rootline.schemas.object_keys import is_absolute
+from rootline.schemas.parts.progress import Progress
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.storage.metadata.object_reader import read_pages_of
+from rootline.storage.metadata.root_reader import newest_root, read_definition
+from rootline.storage.metadata.table_loader import load_state
+from rootline.storage.replanning import Patience, drive_async
+from rootline.tree.draft.summary import RESERVED_WORDS, USER_SUMMARY_CHARS_MAX
+from rootline.tree.evolution.next_definition import evolved
+from rootline.tree.parts.ledger import LedgerDraft, committed_version
+
+_SEQUENCE: Final = 0
+_CLIENTS_COUNTS: Final = (
+    *RESERVED_WORDS,
+    "manifests-created",
+    "manifests-kept",
+    "manifests-replaced",
+    "entries-processed",
+    "partitions.",
+    "partition-summaries-included",
+)
+"""The beginnings of a summary's words that count, or that are the table's own. They are not kept."""
+_APPEND, _REPLACE = "append", "replace"
+
+
+async def once(writing: Writing, table: TableName, asked: Updates, work: Callable[[str], Awaitable[bytes]]) -> bytes:
+    """The response of `work`, which gets the digest of the request. A running copy of the request shares it."""
+    request = await asyncio.to_thread(_digest_of, table, asked)
+    running = writing.commits.running
+    task = running.get(request)
+    if task is None:
+        task = running[request] = asyncio.ensure_future(work(request))
+        task.add_done_callback(lambda done: _forget(running, request, done))
+    return await asyncio.shield(task)
+
+
+def _forget(running: dict[str, asyncio.Task[bytes]], request: str, done: asyncio.Task[bytes]) -> None:
+    running.pop(request, None)
+    if not done.cancelled():
+        done.exception()  # retrieved: its callers have it, or wait no longer
+
+
+def _digest_of(table: TableName, asked: Updates) -> str:
+    return hashlib.sha256(f"{table}\0{asked.model_dump_json()}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAppend:
+    """The snapshots that a client adds to a table. `request`: the digest of the whole request."""
+
+    writing: Writing
+    table: TableName
+    wanted: TableCommit
+    asked: FormatVersion | None
+    request: str
+
+    async def commit(self) -> bool:
+        """Commit the snapshots, with the changes of the definition in the same request.
+
+        Returns:
+            Whether the request is done. Otherwise it adds no file, and its changes of the definition remain.
+
+        Raises:
+            Refusal: it is refused, or was refused by the coordinator.
+            Invalid: the coordinator rejected it.
+            Unavailable: nothing was published.
+            OutcomeUnknown: it was published, and has no verdict yet.
+        """
+        is_done = False
+
+        async def plan() -> _Planned | None:
+            nonlocal is_done
+            found = await self._plan()
+            if isinstance(found, _Planned):
+                return found
+            is_done = found
+            return None
+
+        outcome = await self._publish(plan)
+        if outcome is None:
+            return is_done
+        verdict, planned = outcome
+        await self._settle(verdict, planned.found)
+        return True
+
+    async def create(self, definition: TableDefinition) -> bool:
+        """Create the table with the snapshots' files. The name is free.
+
+        Returns and raises as `commit`.
+        """
+        found = await self._read(None, definition)
+        if not found.added:
+            return False
+        summary = self._summary(found, definition, ())
+        new = await for_intent(self.writing.session, self.table, definition, found.added)
+        intent = Intent(
+            intent_id=self.request,
+            table=self.table,
+            table_uuid=definition.table_uuid,
+            kind=IntentKind.CREATE,
+            writer_id=self._writer,
+            writer_sequence=_SEQUENCE,
+            definition=definition.to_json().decode(),
+            add_data_files=new.files,
+            add_manifests=new.leaves,
+            summary=summary,
+        )
+        session, content = self.writing.session, found.digest
+        verdict = await verdict_on(
+            session, self.writing.stamp, intent, timeout_s=self.writing.timeout_s, content=content
+        )
+        await self._settle(verdict, found)
+        return True
+
+    async def was_committed(self, header: RootHeader) -> bool:
+        """Whether the ledger in the table's newest root has the request's first snapshot. Pages are read for it."""
+        pages = await read_pages_of(self.writing.session.store, header, LEDGER_PAGES)
+        parts = LedgerDraft(header.ledger.writers, pages).parts_of(WriterId(self._writer))
+        return committed_version(parts, _SEQUENCE) is not None
+
+    @property
+    def _writer(self) -> str:
+        return f"{CLIENT_WRITER_PREFIX}{self.wanted.snapshots[0].snapshot_id}"
+
+    async def _plan(self) -> _Planned | bool:
+        """The intent for the newest version. `True`: the request is done. `False`: it adds no file."""
+        root = await self.writing.head(self.table)
+        definition = await read_definition(self.writing.session.store, root.header)
+        if _has_committed(root.header, self._writer):
+            await self._check_repeated(root, definition)
+            return True
+        try:
+            return await self._planned(root.header, definition)
+        except (MetadataMissing, Refusal, Invalid) as error:
+            if not await self.was_committed(root.header):
+                raise bad_request(str(error)) if isinstance(error, MetadataMissing) else error from None
+            if isinstance(error, MetadataMissing):
+                return True
+            raise self._unknown(str(error)) from error
+
+    async def _planned(self, header: RootHeader, before: TableDefinition) -> _Planned | bool:
+        """The intent for a table whose newest version has `header` and `before`. `False`: it adds no file."""
+        writing, table, wanted = self.writing, self.table, self.wanted
+        shown = self._shown(before)
+        await self._check_requirements(shown)
+        base = await self._base(header, shown.format_version)
+        changes = wanted.changes_of(shown, header.definition.digest, is_replace=False)
+        after = before if changes is None else evolved(before, changes)
+        if after is not before:
+            writing.check_shown(after, self.asked)
+        found = await self._read(base, after)
+        if not found.added:
+            return False
+        is_append = all(each.operation == _APPEND for each in wanted.snapshots)
+        summary = self._summary(found, after, header.progress)
+        if header.locations.horizon_ms:
+            await self._check_stored(found)
+        new = await for_intent(writing.session, table, after, found.added)
+        intent = Intent(
+            intent_id=hashlib.sha256(self.request.encode() + header.definition.digest).hexdigest(),
+            table=table,
+            table_uuid=header.table_uuid,
+            kind=IntentKind.APPEND,
+            writer_id=self._writer,
+            writer_sequence=_SEQUENCE,
+            schema_id=self._schema_id(before, base) if after is before else after.current_schema_id,
+            read_sequence_number=0 if base is None else int(base["sequence-number"]),
+            isolation=Isolation.SNAPSHOT if is_append else Isolation.SERIALIZABLE,
+            filter=None if is_append else "true",  # an overwrite that removes nothing must not miss a row
+            add_data_files=new.files,
+            add_manifests=new.leaves,
+            definition=None if changes is None or after is before else changes.to_json(),
+            summary=summary,
+        )
+        return _Planned(intent, found)
+
+    async def _check_repeated(self, root: Root, definition: TableDefinition) -> None:
+        """Check that a committed snapshot id is the request's own, as far as its manifests are still there.
+
+        Raises:
+            Refusal: the id was committed with other files, or that is unknown.
+        """
+        try:
+            base = await self._base(root.header, self._shown(definition).format_version)
+            found = await self._read(base, definition)
+        except MetadataMissing:
+            return  # clients delete their manifests after a refusal that they misread
+        except (Refusal, RootlineError) as error:
+            raise self._unknown(str(error)) from error
+        await self._check_same(root, found)
+
+    def _unknown(self, reason: str) -> Refusal:
+        words = f"{self.table}: snapshot {self.wanted.snapshots[0].snapshot_id} may be committed"
+        return Refusal(500, "CommitStateUnknownException", f"{words}: {reason}: load the table to find out")
+
+    def _shown(self, definition: TableDefinition) -> ShownTable:
+        catalog = self.writing.catalog
+        format_version = catalog.format_of(self.asked, definition.properties)
+        return ShownTable(self.table, definition, format_version, catalog.folder(self.table, format_version).base)
+
+    async def _check_requirements(self, shown: ShownTable) -> None:
+        """Check what the client requires of the newest version."""
+        wanted, writing = self.wanted, self.writing
+        wanted.check_requirements(shown, await writing.refs(self.table, self.asked) if wanted.needs_refs else {})
+        wanted.check_served()
+        if wanted.may_replace and not await writing.refs(self.table, self.asked):
+            raise bad_request(replacing_with_rows(self.table))
+
+    async def _base(self, header: RootHeader, format_version: FormatVersion) -> Mapping[str, Any] | None:
+        """The snapshot that the client built on, as an export shows it, or `None` if the client saw none.
+
+        Raises:
+            Refusal: it is not a version of the table that can still be read.
+        """
+        wanted = self.wanted.base
+        if wanted is None:
+            return None
+        version = await asyncio.to_thread(_version_of, header, wanted)
+        if version is not None:
+            try:
+                found = await self.writing.catalog.snapshot(self.table, format_version, version, SnapshotId(wanted))
+            except Invalid as error:
+                if error.code != "version-unknown":
+                    raise
+                found = None
+            if found is not None:
+                return found
+        raise commit_failed(
+            f"Requirement failed: branch main has changed: snapshot {wanted} is not a version of {self.table} that can "
+            "still be read: reload the table"
+        )
+
+    async def _read(self, base: Mapping[str, Any] | None, definition: TableDefinition) -> Difference:
+        """The checked difference between `base` and the client's last snapshot."""
+        writing, table, snapshots = self.writing, self.table, self.wanted.snapshots
+        reads = ClientReads(
+            writing.session.store, ClientFolder(table, self._shown(definition).location), writing.commits
+        )
+        before = None if base is None else str(base["manifest-list"])
+        try:
+            async with asyncio.timeout(writing.timeout_s), writing.commits.reading:
+                found = await difference(reads, before, [each.manifest_list for each in snapshots], definition)
+        except TimeoutError:
+            raise Unavailable(
+                "store-unavailable", f"{table}: the commit's manifests were not read in time; nothing was published"
+            ) from None
+        check_honest(table, found, snapshots)
+        check_appends(table, found)
+        if found.added and any(each.operation == _REPLACE for each in snapshots):
+            raise bad_request(
+                f"{table}: a snapshot of operation replace adds {len(found.added)} files and removes none: rewriting "
+                "files is not taken yet; Rootline's workers do it"
+            )
+        return found
+
+    async def _check_stored(self, found: Difference) -> None:
+        """Ask the store for the added files, so that the intent claims the date of the oldest one.
+
+        Raises:
+            Refusal: a file has another length than its entry states.
+            Invalid: `file-missing`, `file-unreadable`.
+            Unavailable: `store-unavailable`.
+        """
+        names = [file.location for file in found.added if not is_absolute(file.location)]
+        stored = await dated_files(self.writing.session, self.table, names)
+        for file in found.added:
+            there = stored.get(file.location)
+            if there is not None and there.length != file.file_size_in_bytes:
+                raise bad_request(
+                    f"{self.table}: {file.location[:200]!r} has {there.length} bytes, its entry states "
+                    f"{file.file_size_in_bytes}: correct the manifest"
+                )
+
+    def _schema_id(self, definition: TableDefinition, base: Mapping[str, Any] | None) -> int | None:
+        """The schema that the client wrote for, by which rows for a table that was replaced since are recognized."""
+        known = {schema.schema_id for schema in definition.schemas}
+        stated_id = self.wanted.snapshots[-1].schema_id
+        if stated_id in known:
+            return stated_id
+        return None if base is None else int(base["schema-id"])
+
+    def _summary(self, found: Difference, definition: TableDefinition, known: Progress) -> dict[str, str]:
+        """The words of the intent. Raises `Refusal`: they are too long, or a job has stated them before."""
+        table, snapshots = self.table, self.wanted.snapshots
+        words = {key: text for each in snapshots for key, text in _own_words(each).items()}
+        progress = progress_in(words, definition.properties)
+        hidden = [job for each in snapshots for job in progress_in(_own_words(each), definition.properties)]
+        if not progress.keys() >= set(hidden):
+            raise bad_request(f"{table}: the snapshots are of several streaming jobs: commit for one job at a time")
+        check_increases(table, words, progress, known)
+        ids = tuple(ClientSnapshot(each.snapshot_id, each.operation) for each in snapshots)
+        words[CLIENT] = ClientCommit(ids, found.digest, progress).to_json()
+        if sum(len(key) + len(text) for key, text in words.items()) > USER_SUMMARY_CHARS_MAX:
+            raise bad_request(
+                f"{table}: the summaries of the snapshots have more than {USER_SUMMARY_CHARS_MAX} characters: shorten "
+                "them"
+            )
+        ClientCommit.of(words)  # as a coordinator checks it
+        return words
+
+    async def _publish(self, plan: Callable[[], Awaitable[_Planned | None]]) -> tuple[Verdict, _Planned] | None:
+        """Publish the intent, and make another plan if only its definition was overtaken."""
+        session = self.writing.session
+        environment = session.environment
+        patience = Patience.of(self.writing.timeout_s, environment.monotonic_s, environment.jitter)
+
+        async def publish(planned: _Planned) -> tuple[Verdict, _Planned]:
+            wait_s, content = patience.verdict_wait_s, planned.found.digest
+            made = await verdict_on(session, self.writing.stamp, planned.intent, timeout_s=wait_s, content=content)
+            return made, planned
+
+        def delay_of(outcome: tuple[Verdict, _Planned], replans: int) -> float | None:
+            verdict = outcome[0]
+            return patience.delay_of(verdict, replans) if verdict.code == "definition-changed" else None
+
+        return await drive_async(plan, publish, delay_of)
+
+    async def _settle(self, verdict: Verdict, found: Difference) -> None:
+        """Return if the rows of a published intent are in the table. Raises `Refusal`, `Invalid`."""
+        if verdict.kind is VerdictKind.COMMITTED:
+            return
+        if verdict.kind is VerdictKind.DUPLICATE:
+            await self._check_same(await self._newest(), found)
+            return
+        code, message = verdict.code or "intent-malformed", verdict.message or ""
+        if code == "file-already-live" and await self._all_live(found):
+            return
+        if code == "intent-malformed":  # the intent is valid: its words are not known everywhere yet
+            raise Refusal(
+                503,
+                "ServiceUnavailableException",
+                f"{self.table}: a coordinator does not take commits of Iceberg clients: update all coordinators "
+                f"({message}) [{code}]",
+            )
+        raise Invalid(code, message or f"{self.table}: intent {verdict.intent_id} was rejected ({code})")
+
+    async def _check_same(self, root: Root, found: Difference) -> None:
+        """Check that a commit under the request's snapshot id has its files. Raises `Refusal`."""
+        content = stated(found.digest)
+        assert content is not None, "a digest is not empty"
+        pair, digest = kept_of(self._writer, _SEQUENCE, content)
+        kept = next((each.content for each in root.header.ledger.contents if each.pair == pair), None)
+        if kept == digest or (kept is None and await self._all_live(found)):
+            return
+        if kept is None:  # the ledger has forgotten the digest, and some files were rewritten or removed since
+            raise self._unknown("its files are no longer compared")
+        raise commit_failed(
+            f"{self.table}: snapshot {self.wanted.snapshots[0].snapshot_id} was committed with other files: reload the "
+            "table, and give the snapshot another id"
+        )
+
+    async def _newest(self) -> Root:
+        """The newest root of the name, after something was published. Raises `Refusal` if it cannot be read."""
+        try:
+            root = await newest_root(self.writing.session.store, self.table)
+        except RootlineError as error:
+            raise self._unknown(error.message) from error
+        assert root is not None, "its intents have verdicts"
+        return root
+
+    async def _all_live(self, found: Difference) -> bool:
+        """Whether all added files are in the table now. Raises `Refusal` if that is unknown."""
+        root = await self._newest()
+        if root.header.is_tombstone:
+            return False
+        try:
+            state = await load_state(self.writing.session.store, root)
+        except RootlineError as error:
+            raise self._unknown(error.message) from error
+        places = (EntryPlace(ContentType.DATA, file.location) for file in found.added)
+        return all(state.find(place) is not None for place in places)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """An intent, and the difference that it makes."""
+
+    intent: Intent
+    found: Difference
+
+
+def _own_words(snapshot: AddedSnapshot) -> dict[str, str]:
+    """The words of a summary that are kept."""
+    return {key: text for key, text in snapshot.summary.items() if not key.startswith(_CLIENTS_COUNTS)}
+
+
+def _has_committed(header: RootHeader, writer: str) -> bool:
+    """Whether the ledger in the header itself has the writer's only sequence."""
+    record = header.ledger.writers.get(WriterId(writer))
+    return record is not None and committed_version((record,), _SEQUENCE) is not None
+
+
+def _version_of(header: RootHeader, snapshot_id: int) -> Version | None:
+    """The addressable version with this snapshot id. Ids follow from versions, so it is found by counting back."""
+    wanted = SnapshotId(snapshot_id)
+    versions: Iterable[Version] = map(Version, range(header.version, header.versions.oldest - 1, -1))
+    return next((one for one in versions if snapshot_id_of(header.table_uuid, one) == wanted), None)
