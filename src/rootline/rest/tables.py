@@ -16,7 +16,7 @@ import structlog
 
 from rootline.catalog.export_keys import FormatVersion, version_of_metadata
 from rootline.catalog.exported_definition import ExportedDefinition
-from rootline.catalog.exporter import shown_at
+from rootline.catalog.metadata_log import shown_at
 from rootline.catalog.rest.responses import (
     Refusal,
     SnapshotMode,
