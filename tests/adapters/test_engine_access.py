@@ -50,6 +50,7 @@ def test_engines_hear_how_a_bucket_is_reached_but_no_keys() -> None:
         "s3.path-style-access": "true",
         "s3.region": "eu-1",
         "client.region": "eu-1",
+        "s3.delete-enabled": "false",
     }
 
 
@@ -57,6 +58,7 @@ def test_amazons_own_store_is_left_to_the_engines_ways() -> None:
     assert engine_storage("s3://bucket", S3Settings(), share_keys=True) == {
         "s3.region": "us-east-1",
         "client.region": "us-east-1",
+        "s3.delete-enabled": "false",
     }
 
 

@@ -14,9 +14,12 @@ from functools import cached_property
 from pathlib import Path
 
 from rootline import Invalid
+from rootline.client.data_file_writer import write_files
 from rootline.client.lake import Lake
+from rootline.schemas.client_commits import CLIENT, ClientCommit, ClientSnapshot
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
+from rootline.schemas.verdict import VerdictKind
 from rootline.workers.kinds import BY_HAND, maintain
 from tests.catalog.exported_lake import TABLE, ExportedLake, delete_by_id, rows
 
@@ -41,11 +44,15 @@ class ChangedTable(ExportedLake):
     def __init__(self, folder: Path, lake: Lake, seed: int, **properties: str) -> None:
         super().__init__(folder, lake, **properties)
         self.rng, self.minted = random.Random(seed), 0
+        self.client_ids: set[int] = set()
+        self.words: dict[str, str] = {}
+        """The newest words of each job, by their key."""
 
     def step(self) -> None:
         """One step. A step that the table refuses is not one."""
         steps = [
             *[self.append] * 5,
+            *[self.append_by_clients] * 4,
             *[self.delete] * 3,
             *[self.delete_by_value] * 2,
             *[self.overwrite, self.restore, self.rewrite, self.rewrite, self.flush_or_compact, self.flush_or_compact],
@@ -60,6 +67,49 @@ class ChangedTable(ExportedLake):
 
     def append(self) -> None:
         self.table.append(rows(*self._mint(self.rng.randint(1, 6))))
+
+    def append_by_clients(self) -> None:
+        """Commits of Iceberg clients, perhaps in one root. Of two by one job, both made on one version, one wins."""
+        with self.lake.producer() as producer:
+            sent = [
+                (made, producer.publish(made)) for made in (self._by_client() for _ in range(self.rng.randint(1, 3)))
+            ]
+            for made, receipt in sent:
+                verdict = receipt.verdict(30)
+                if verdict.kind is not VerdictKind.COMMITTED:
+                    assert verdict.code == "progress-moved", verdict
+                    continue
+                client = ClientCommit.of(made.summary)
+                assert client is not None
+                self.client_ids.update(each.snapshot_id for each in client.snapshots)
+                self.words.update({key: word for key, word in made.summary.items() if key != CLIENT})
+
+    def _by_client(self) -> Intent:
+        head, definition = self.table.head(), self.table.definition()
+        written = write_files(rows(*self._mint(self.rng.randint(1, 3))), definition, iter(lambda: uuid.uuid4(), None))
+        files = []
+        for each in written:
+            place = self.folder / "demo/flights" / each.data_file.location
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(each.body)
+            files.append(each.data_file)
+        ids = [self.rng.getrandbits(62) + 1 for _ in range(self.rng.randint(1, 2))]
+        job = self.rng.choice((None, "one", "two", "three"))
+        words = {} if job is None else {f"job.{job}": str(self.minted)}
+        snapshots = tuple(ClientSnapshot(each, "append") for each in ids)
+        client = ClientCommit(snapshots, f"{ids[0]:064x}", {} if job is None else {job: tuple(words)})
+        return Intent(
+            intent_id=uuid.uuid4().hex,
+            table=TABLE,
+            table_uuid=head.table_uuid,
+            kind=IntentKind.APPEND,
+            schema_id=definition.current_schema_id,
+            add_data_files=tuple(files),
+            read_sequence_number=head.snapshot.sequence_number,
+            writer_id=f"rest/{ids[0]}",
+            writer_sequence=0,
+            summary={**words, CLIENT: client.to_json()},
+        )
 
     def delete(self) -> None:
         self.table.delete_where(self._some())

@@ -328,7 +328,31 @@ def test_properties_that_exports_add_are_not_stored(catalog: WritingCatalog, tab
     catalog.commit(table, [{"action": "set-properties", "updates": sent}])
     stored = catalog.lake.table(table).definition().properties
     assert stored["owner"] == "you"
-    assert not stored.keys() & {"gc.enabled", "rootline.table", "rootline.version", "rootline.export-digest"}
+    added = {"gc.enabled", "write.metadata.path", "commit.retry.num-retries", "commit.manifest-merge.enabled"}
+    assert not [name for name in stored if name in added or name in ("rootline.table", "rootline.definition-digest")]
+
+
+def test_a_property_that_exports_add_can_be_set_and_then_keeps_its_value(catalog: WritingCatalog, table: str) -> None:
+    name, added = "commit.retry.num-retries", catalog.load(table)["properties"]
+    assert added[name] == "10"
+    for number in ("3", "10"):
+        catalog.commit(table, [{"action": "set-properties", "updates": {name: number}}])
+        assert catalog.load(table)["properties"][name] == number
+    catalog.commit(table, [{"action": "set-properties", "updates": added}])
+    assert catalog.lake.table(table).definition().properties[name] == "10", "the table has it, so it is its own"
+    catalog.commit(table, [{"action": "remove-properties", "removals": [name]}])
+    assert name not in catalog.lake.table(table).definition().properties
+
+
+def test_a_new_table_shows_a_hundred_versions_and_the_folder_for_metadata_of_clients(catalog: WritingCatalog) -> None:
+    for staged in (True, False):
+        made = catalog.create("demo", name="new", schema=SCHEMA, **{"stage-create": staged}).json()["metadata"]
+        assert made["properties"]["rootline.export.snapshots"] == "100"
+        assert made["properties"]["write.metadata.path"] == f"{made['location']}/rest/metadata"
+        assert made["properties"]["commit.retry.max-wait-ms"] == "1000"
+    few = catalog.create("demo", name="few", schema=SCHEMA, properties={"rootline.export.snapshots": "7"})
+    assert few.json()["metadata"]["properties"]["rootline.export.snapshots"] == "7"
+    assert not catalog.lake.table("demo.few").definition().properties.keys() & {"commit.retry.max-wait-ms"}
 
 
 def test_a_table_that_was_dropped_between_load_and_commit_is_missing(catalog: WritingCatalog, table: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -143,6 +144,10 @@ class SweepWorld:
 
     async def tag(self, name: str, version: int) -> None:
         await self.committed(self.builder.intent(IntentKind.TAG, ref={"tag": name, "version": version}))
+
+    async def alter(self, **properties: str) -> None:
+        changes = {"changes": [{"action": "set-properties", "updates": properties}]}
+        await self.committed(self.builder.intent(IntentKind.ALTER, definition=json.dumps(changes)))
 
     async def restore(self, version: int) -> None:
         await self.committed(self.builder.intent(IntentKind.RESTORE, ref={"version": version}))

@@ -132,6 +132,33 @@ def test_the_newest_export_stays_whole_with_its_data_files_even_if_its_version_e
     tell(story, **SNAPSHOTS)
 
 
+def test_what_a_metadata_log_names_stays_alone_until_the_export_that_names_it_goes() -> None:
+    async def story(world: SweepWorld) -> None:
+        for name in ("a", "b", "c"):
+            await world.append(name)
+        logged = (await world.head()).header.version
+        await world.alter(owner="us")
+        await world.append("d")
+        exported = await export(world)
+        assert await versions_exported(world) == [logged, exported.version]
+        lists = [name for name in await exports(world) if "/lists/" in name]
+        await give_up_all_but_the_head(world)
+        await world.later(1.1)
+        await sweep_until_quiet(world)
+        assert await versions_exported(world) == [logged, exported.version], "the newer can still be read"
+        await assert_whole(world, exported)
+        gone = set(lists) - set(await exports(world))
+        assert [name.partition("/lists/")[2].split("-")[1] for name in gone] == ["1"], "only the log's version names it"
+        await world.append("e")
+        await give_up_all_but_the_head(world)
+        newest = await export(world)
+        await world.later(1.1)
+        await sweep_until_quiet(world)
+        assert await versions_exported(world) == [newest.version]
+
+    tell(story, **{"rootline.export.snapshots": "3"})
+
+
 def test_what_an_older_release_exported_stays_while_its_version_can_be_read_and_then_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -261,7 +261,7 @@ async def mark_exports(
     """Mark the objects that `exports` name. Returns whether every needed export was read.
 
     Objects of an unneeded export are marked too, until its metadata.json is deleted. So no metadata.json ever exists
-    without all the objects that it names.
+    without all the objects that it names, unless only a metadata log of a needed export names it.
 
     Args:
         store: the warehouse.
@@ -283,6 +283,7 @@ async def mark_exports(
             await asyncio.to_thread(inventory.reference, names, is_readable=is_readable)
 
     others: list[str] = []
+    logged: set[str] = set()
     for location, stored_ms in sorted(exports.items()):
         is_young = stored_ms >= young_ms
         if not is_young and not is_needed(header, addressable, location, newest):
@@ -293,7 +294,8 @@ async def mark_exports(
             if export is not None and not is_young and not is_of_head(export, header, addressable):
                 others.append(location)
             elif export is not None:
-                inventory.keep([location])
+                inventory.keep([location, *export.logged])
+                logged.update(export.logged)
                 await mark(export, is_readable=True)
         except Corrupt as error:
             _log.warning(
@@ -304,6 +306,8 @@ async def mark_exports(
             )
             return False
     for location in others:
+        if location in logged:
+            continue
         with suppress(Corrupt):  # an engine cannot read it either
             export = await reader.metadata(location)
             if export is not None:

@@ -391,8 +391,8 @@ def engine_storage(url: str, settings: S3Settings, *, share_keys: bool) -> dict[
     """
     if urlsplit(url).scheme != "s3":
         return {}
-    # clients use one or the other name of the region
-    found = {"s3.region": settings.region, "client.region": settings.region}
+    # clients use one or the other name of the region. Java deletes files of a commit that a proxy answered with 503
+    found = {"s3.region": settings.region, "client.region": settings.region, "s3.delete-enabled": "false"}
     if settings.endpoint is not None:
         found |= {"s3.endpoint": settings.endpoint, "s3.path-style-access": "true"}
     secret = settings.secret() if share_keys else None

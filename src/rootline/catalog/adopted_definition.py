@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import UnknownTransform
 
+from rootline.catalog.export_keys import HANDED_ON, METADATA_PATH
 from rootline.schemas.default_values import unreadable_default
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import (
@@ -42,7 +43,7 @@ DEFINITION_BYTES_MAX: Final = 800_000
 """The maximum size of a definition in an intent, which can contain little more than this."""
 _VERSION: Final = "rootline.version"
 _EXPORTED: Final = "rootline.export-digest"
-_OWN_PROPERTIES: Final = frozenset({_VERSION, "rootline.table", ADOPTED_FROM, _EXPORTED})
+_OWN_PROPERTIES: Final = frozenset({_VERSION, "rootline.table", "rootline.definition-digest", ADOPTED_FROM, _EXPORTED})
 """Properties in which a Rootline export describes itself. A table adopted from an export does not keep them."""
 _UUIDS: Final = uuid.UUID("0c7de9a1-6a55-5a52-8f0c-0d5a6f1f9b3e")
 _FIRST_PARTITION_FIELD: Final = 1000
@@ -232,9 +233,11 @@ class _Reading:
                 yield SortOrder(body["order-id"], tuple(fields))
 
     def _properties(self) -> dict[str, str]:
-        kept = {
-            key: value for key, value in (self.metadata.get("properties") or {}).items() if key not in _OWN_PROPERTIES
-        }
+        stated = self.metadata.get("properties") or {}
+        kept = {key: value for key, value in stated.items() if key not in _OWN_PROPERTIES}
+        if _EXPORTED in stated:
+            kept.pop(METADATA_PATH, None)
+            kept = {key: value for key, value in kept.items() if HANDED_ON.get(key) != value}
         ours = [(key, value) for key, value in kept.items() if key != NAME_MAPPING_PROPERTY]
         unusable = {key: fault for key, value in ours if (fault := property_fault(key, value)) is not None}
         self.warnings += [f"{fault}: it is omitted" for fault in unusable.values()]

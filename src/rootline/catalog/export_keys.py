@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -44,6 +45,17 @@ class FormatVersion(IntEnum):
 SNAPSHOTS: Final = "rootline.export.snapshots"
 FORMAT: Final = "rootline.export.format"
 SNAPSHOTS_DEFAULT: Final = 10
+HANDED_ON: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "commit.manifest-merge.enabled": "false",
+        "commit.retry.max-wait-ms": "1000",
+        "commit.retry.num-retries": "10",
+    }
+)
+"""Properties that exports add for clients that commit, unless the table has its own. A client that lost retries more
+often than by default, and does not merge the manifests of others into its own."""
+METADATA_PATH: Final = "write.metadata.path"
+"""The property for the folder of clients' manifests and lists. Exports always state `ExportFolder.clients_metadata`."""
 
 
 def format_of(properties: Mapping[str, str]) -> FormatVersion:
@@ -94,6 +106,11 @@ class ExportFolder:
     def metadata_prefix(self) -> str:
         """The folder of metadata.json files: a LIST of it with one key finds the newest."""
         return f"{table_prefix(self.table)}{self.relative}metadata/"
+
+    @property
+    def clients_metadata(self) -> str:
+        """The absolute folder for the manifests and lists of clients that commit."""
+        return f"{self.base}/rest/metadata"
 
     def metadata(self, version: Version) -> str:
         """The metadata.json of `version`, relative to the table."""

@@ -37,6 +37,7 @@ from rootline.catalog.export_keys import (
     version_of_metadata,
 )
 from rootline.catalog.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
+from rootline.catalog.metadata_log import StoredLog
 from rootline.catalog.table_metadata import SnapshotJson, Specs, StoredMetadata, damaged, read_metadata
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
@@ -180,6 +181,20 @@ class TableMemory:
         """A snapshot of the table, from the newest cached export that has it."""
         found = (stored.snapshots.get(snapshot_id) for stored in reversed(self.finished.values()))
         return next((snapshot for snapshot in found if snapshot is not None), None)
+
+    def log_before(self, header: RootHeader) -> StoredLog | None:
+        """The metadata log of the newest cached export of a version before `header`."""
+        logs = [
+            one.log
+            for one in self.finished.values()
+            if one.log is not None and one.table_uuid == header.table_uuid and one.version < header.version
+        ]
+        return max(logs, key=lambda log: log.version, default=None)
+
+    def exported_of(self, table_uuid: uuid.UUID) -> set[Version]:
+        """The versions of a table that are known to have a stored metadata.json."""
+        stored = [one for one in self.finished.values() if one.table_uuid == table_uuid]
+        return {one.version for one in stored}.union(*(one.log.times for one in stored if one.log is not None))
 
     def keep_manifests(self, index: Index) -> None:
         """Record the manifests that a failed attempt stored."""

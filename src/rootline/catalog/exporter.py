@@ -6,20 +6,21 @@ tag or the name.
 
 Owns: the choice of version and format, one export at a time for each, the order of reads and writes, the versions that
 are shown to engines. Does not own: the manifests of one version (`manifest_writer`), the content of the metadata
-(`table_metadata`), the memory (`export_memory`), serving (`rootline.catalog.rest`).
+(`table_metadata`), the choice of versions for the metadata log (`metadata_log`), the memory (`export_memory`), serving
+(`rootline.catalog.rest`).
 Invariants: concurrent callers for the same version share one export. A failure is not cached. A version that the head
 does not address is never exported, and one that only records verdicts is not shown. The current snapshot of an export
 is the newest version up to it that changed entries. A manifest list is written after everything that it names, and the
-metadata.json after all its lists: after a crash an object may be missing, but every existing object is correct.
+metadata.json after all its lists and the metadata.json files in its log: after a crash an object may be missing, but
+every existing object is correct.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from rootline.catalog.adoption_plan import NO_HISTORY
 from rootline.catalog.converted_deletes import each
@@ -38,6 +39,7 @@ from rootline.catalog.exported_definition import ExportedDefinition, stated_spec
 from rootline.catalog.manifest_list_encoder import encode_manifest_list
 from rootline.catalog.manifest_schema import same_avro
 from rootline.catalog.manifest_writer import ManifestWriter, SharedWork
+from rootline.catalog.metadata_log import HIDDEN_MAX, VERSIONS_AT_ONCE, LogLimits, logged_versions, shown_at
 from rootline.catalog.table_metadata import (
     SnapshotJson,
     StoredMetadata,
@@ -52,7 +54,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import Status
-from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import SnapshotId, TableName, Version, snapshot_id_of
 from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.root_header import RootHeader
@@ -61,34 +63,10 @@ from rootline.storage.metadata.object_reader import read_kept, read_pages_of
 from rootline.storage.metadata.read_cache import PlanningReads, ReadCache
 from rootline.storage.metadata.root_reader import at_head, find_head, read_root
 from rootline.tree.check.replaced_files import replaces_files
-from rootline.tree.check.verdict_roots import (
-    begins_empty,
-    keeps_entries,
-    may_keep_entries,
-    may_record_verdicts_only,
-    records_verdicts_only,
-)
+from rootline.tree.check.verdict_roots import begins_empty, keeps_entries, may_keep_entries
 from rootline.tree.state.addressable import Addressable, check_is_table
 
 __all__ = ["ExportCost", "ExportedTable", "FormatVersion", "TableExporter"]
-
-HIDDEN_MAX: Final = 200
-VERSIONS_AT_ONCE: Final = 8
-"""The versions of one export that are made side by side, and the roots that are read side by side."""
-
-
-async def shown_at(root: Root, oldest: Version, read: Callable[[Version], Awaitable[Root]]) -> Root:
-    """The newest version up to `root` that changed the table. `oldest`: the oldest version that may be read."""
-    found = root
-    for _ in range(HIDDEN_MAX):
-        header = found.header
-        if header.version <= oldest or not may_record_verdicts_only(header):
-            return found
-        parent = await read(Version(header.version - 1))
-        if not records_verdicts_only(parent, found):
-            return found
-        found = parent
-    return root
 
 
 class ExportBuilder:
@@ -139,11 +117,13 @@ class ExportBuilder:
         follows = header.version > self._oldest
         if is_cold or (follows and (memory.newest is None or memory.newest < header.version - 1)):
             await memory.refresh(self._reads, header.table_uuid)
-        if memory.converted is not None:
-            memory.converted.used.clear()
         self._index = memory.index.copy()
         count = snapshots_of(definition.properties)
         await self._read_ahead(count)
+        logged = await self._logged(LogLimits.of(definition.properties))
+        if memory.converted is not None:
+            memory.converted.used.clear()
+        self._index = memory.index.copy()
         newest = await self._newest_snapshots(count)
         named = {tag: await self._snapshot_at(version) for tag, version in tags.items()}
         tagged = {tag: version for tag, version in named.items() if version is not None}
@@ -169,7 +149,7 @@ class ExportBuilder:
             raise
         snapshots = [self._index.snapshots[snapshot_id] for snapshot_id in wanted.values()]
         moved = memory.is_out_of_date and await self._was_swept(snapshots)
-        body = metadata_json(header, stated, self._folder, snapshots, tagged, self._before)
+        body = metadata_json(header, stated, self._folder, snapshots, tagged, self._before, logged)
         stored = await self._store(body)
         if moved or stored.body != body:
             memory.forget()  # another process was first: its objects stay
@@ -178,6 +158,24 @@ class ExportBuilder:
             memory.advance(header.version, self._index, names, wanted.values())
         memory.keep(header.version, stored)
         return stored
+
+    async def _logged(self, limits: LogLimits) -> Mapping[Version, int]:
+        """The versions in the metadata log, and their commit times. Those that were not exported are exported first.
+
+        A version that cannot be exported is omitted, because newer ones may not need its objects.
+        """
+        memory, header = self._memory, self._root.header
+        times = await logged_versions(self._root, self._oldest, limits, memory.log_before(header), self._root_of)
+        for version in sorted(times.keys() - memory.exported_of(header.table_uuid)):
+            try:
+                if await _stored(self._reads, memory, version) is None:
+                    root = await self._root_of(version)
+                    earlier = ExportBuilder(self._reads, self._cache, self._everything, memory, root, self._roots)
+                    await earlier.build()
+            except (Invalid, Corrupt):
+                del times[version]
+        self._used.update(map(self._folder.metadata, times))
+        return times
 
     async def _was_swept(self, snapshots: Sequence[SnapshotJson]) -> bool:
         """Whether a sweep committed during this export. Raises `Unavailable` if it condemned an object that the export
@@ -548,7 +546,7 @@ class TableExporter:
         self._cache.keep_root(root)
 
 
-async def _stored(reads: PlanningReads, memory: TableMemory, version: Version) -> StoredMetadata | None:
+async def _stored(reads: ObjectStore, memory: TableMemory, version: Version) -> StoredMetadata | None:
     """The export of `version` if it is cached or stored."""
     known = memory.finished.get(version)
     if known is not None:

@@ -38,13 +38,15 @@ from rootline.tree.state.addressable import Addressable
 class FoundExport:
     """A stored metadata.json whose objects are all there.
 
-    `lists`: the Rootline manifest lists that it names, and their versions.
+    `lists`: the Rootline manifest lists that it names, and their versions. `logged`: the locations of the earlier
+    metadata.json files in its metadata log. A log may name versions that have expired, whose other objects are deleted.
     """
 
     location: str
     folder: ExportFolder
     metadata: StoredMetadata
     lists: Mapping[str, Version]
+    logged: Sequence[str] = ()
 
 
 def newest_of_each(locations: Iterable[str]) -> set[str]:
@@ -154,6 +156,12 @@ class ExportReader:
                 yield [name.removeprefix(start) for name in names]
 
 
+async def _with_log(of: FoundExport, names: AsyncIterator[Sequence[str]]) -> AsyncIterator[Sequence[str]]:
+    yield of.logged
+    async for some in names:
+        yield some
+
+
 def metadata_locations(table_folder: str, keys: Iterable[str]) -> list[str]:
     """The locations of metadata.json files among the keys of a listing."""
     locations = (key.removeprefix(table_folder) for key in keys)
@@ -174,9 +182,10 @@ def _read(body: bytes, table: TableName, location: str) -> FoundExport:
     metadata = read_metadata(body, folder, version, None)
     lists: dict[str, Version] = {}
     start = f"{folder.base}/"
-    for snapshot in metadata.snapshots.values():
+    for snapshot in metadata.in_folder:
         lists[str(snapshot["manifest-list"]).removeprefix(start)] = _version_of(snapshot, name)
-    return FoundExport(location, folder, metadata, lists)
+    logged = () if metadata.log is None else tuple(map(folder.metadata, metadata.log.times))
+    return FoundExport(location, folder, metadata, lists, logged)
 
 
 def _version_of(snapshot: SnapshotJson, name: ObjectKey) -> Version:
@@ -229,7 +238,7 @@ async def check_exports(
             if export is None or not is_of_head(export, header, addressable):
                 continue
             counted.exports += 1
-            async for names in reader.names(export, addressable.has):
+            async for names in _with_log(export, reader.names(export, addressable.has)):
                 for name in names:
                     named = export.folder.key(name)
                     if not is_absolute(name) and named not in present and await store.get(named) is None:

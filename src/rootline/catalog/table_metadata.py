@@ -18,37 +18,53 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from rootline.catalog.adoption_plan import NO_HISTORY, AdoptedHistory
-from rootline.catalog.export_keys import ExportFolder, FormatVersion
+from rootline.catalog.client_snapshots import (
+    VERSION,
+    SnapshotJson,
+    chain_start,
+    version_of_snapshot,
+    versions_of,
+    with_clients,
+)
+from rootline.catalog.export_keys import HANDED_ON, METADATA_PATH, ExportFolder, FormatVersion, version_of_metadata
 from rootline.catalog.exported_definition import Meaning, stated_specs
+from rootline.catalog.metadata_log import LogLimits, StoredLog
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 
-VERSION: Final = "rootline.version"
+__all__ = ["VERSION", "SnapshotJson", "version_of_snapshot"]
+
 TABLE: Final = "rootline.table"
 DIGEST: Final = "rootline.export-digest"
 """The property with the SHA-256 of the metadata.json, computed with 64 zeros in its own place."""
+DEFINITION: Final = "rootline.definition-digest"
+"""The property with the SHA-256 of the definition. The metadata log names the last version of each."""
+GC: Final = "gc.enabled"
 NO_SNAPSHOT: Final = -1
 """The current snapshot of a table without one. Older clients need the number."""
 _MAIN: Final = "main"
 _ZEROS: Final = "0" * 64
 _STATED: Final = re.compile(rb'("rootline\.export-digest":")([0-9a-f]{64})"')
 
-SnapshotJson = Mapping[str, Any]
 Specs = frozenset[tuple[int, Meaning]]
 """Partition specs: the id and the meaning of each."""
+NOTHING_LOGGED: Final[Mapping[Version, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMetadata:
     """An intact metadata.json: its bytes, and the parts that an exporter reads.
 
-    `current`: the current snapshot, `None` for a table that never had a file. `snapshots`: the snapshots of this table,
-    whose manifest lists are in its folder. Other snapshots are from before an adoption. If an older release adopted a
-    Rootline export, the table may assign their ids a second time.
+    * `current`: the current snapshot, `None` for a table that never had a file.
+    * `snapshots`: the versions of this table.
+    * `in_folder`: all snapshots whose manifest lists are in the folder, of clients too. Others are from before an
+    adoption. If an older release adopted a Rootline export, the table may assign their ids a second time.
+    * `log`: `None` if the metadata does not state its definition.
     """
 
     body: bytes
@@ -56,6 +72,8 @@ class StoredMetadata:
     version: Version
     timestamp_ms: int
     snapshots: Mapping[SnapshotId, SnapshotJson]
+    in_folder: Sequence[SnapshotJson]
+    log: StoredLog | None
     current: SnapshotJson | None
     specs: Specs
 
@@ -100,11 +118,6 @@ def snapshot_json(
     }
 
 
-def version_of_snapshot(snapshot: SnapshotJson) -> Version:
-    """The version of a Rootline snapshot."""
-    return Version(int(snapshot["summary"][VERSION]))
-
-
 def next_row_id_after(snapshot: SnapshotJson) -> int | None:
     """The next free row id after a snapshot, or `None` if its JSON does not state it."""
     first, added = snapshot.get("first-row-id"), snapshot.get("added-rows")
@@ -118,6 +131,7 @@ def metadata_json(
     snapshots: Sequence[SnapshotJson],
     tagged: Mapping[str, Version],
     before: AdoptedHistory = NO_HISTORY,
+    logged: Mapping[Version, int] = NOTHING_LOGGED,
 ) -> bytes:
     """The metadata.json of `header`'s version.
 
@@ -128,6 +142,7 @@ def metadata_json(
         snapshots: ascending. The last is the current one. They include the `tagged` versions.
         tagged: tag → version of its snapshot.
         before: the history before the table's adoption.
+        logged: the versions of the metadata log, ascending, and their commit times (ms).
     """
     current = snapshots[-1]["snapshot-id"] if snapshots else None
     main = {} if current is None else {_MAIN: {"snapshot-id": current, "type": "branch"}}
@@ -138,8 +153,8 @@ def metadata_json(
         if name != _MAIN
     }
     properties = {
-        **dict(sorted(stated["properties"].items())),
-        "gc.enabled": "false",
+        **_handed_on(stated["properties"], folder),
+        DEFINITION: header.definition.digest.hex(),
         TABLE: header.table,
         VERSION: str(int(header.version)),
         DIGEST: _ZEROS,
@@ -155,9 +170,15 @@ def metadata_json(
         **lineage,
         "current-snapshot-id": NO_SNAPSHOT if current is None else current,
         "refs": {**main, **tags},
-        "snapshots": [*_apart(before.snapshots, snapshots), *snapshots],
+        "snapshots": [
+            *_apart(before.snapshots, snapshots),
+            *with_clients(snapshots, header.progress, [each["snapshot-id"] for each in before.snapshots]),
+        ],
         "snapshot-log": _log(snapshots, before),
-        "metadata-log": [],
+        "metadata-log": [
+            {"timestamp-ms": time_ms, "metadata-file": folder.absolute(folder.metadata(version))}
+            for version, time_ms in logged.items()
+        ],
         "statistics": [],
         "partition-statistics": [],
         "properties": properties,
@@ -186,8 +207,14 @@ def staged_metadata(
         "snapshots": [],
         "snapshot-log": [],
         "metadata-log": [],
-        "properties": {**dict(sorted(stated["properties"].items())), "gc.enabled": "false"},
+        "properties": _handed_on(stated["properties"], folder),
     }
+
+
+def _handed_on(properties: Mapping[str, str], folder: ExportFolder) -> dict[str, str]:
+    """The table's properties with those that clients need besides."""
+    own = dict(sorted({**HANDED_ON, **properties}.items()))
+    return {**own, GC: "false", METADATA_PATH: folder.clients_metadata}
 
 
 def _apart(before: Sequence[SnapshotJson], snapshots: Sequence[SnapshotJson]) -> list[SnapshotJson]:
@@ -206,9 +233,7 @@ def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict
     """
     if not snapshots:
         return []
-    start = len(snapshots) - 1
-    while start > 0 and snapshots[start].get("parent-snapshot-id") == snapshots[start - 1]["snapshot-id"]:
-        start -= 1
+    start = chain_start(snapshots)
     log = [{"timestamp-ms": each["timestamp-ms"], "snapshot-id": each["snapshot-id"]} for each in snapshots[start:]]
     if version_of_snapshot(snapshots[start]) > 0:
         return log
@@ -238,12 +263,16 @@ def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uui
         found = json.loads(body)
         snapshots = {SnapshotId(snapshot["snapshot-id"]): snapshot for snapshot in found["snapshots"]}
         own, current = f"{folder.base}/{folder.relative}", SnapshotId(found["current-snapshot-id"])
+        there = {at: each for at, each in snapshots.items() if str(each.get("manifest-list")).startswith(own)}
+        of_table = uuid.UUID(found["table-uuid"])
         read = StoredMetadata(
             body,
-            uuid.UUID(found["table-uuid"]),
+            of_table,
             version,
             int(found["last-updated-ms"]),
-            {at: each for at, each in snapshots.items() if str(each.get("manifest-list")).startswith(own)},
+            versions_of(of_table, there),
+            tuple(there.values()),
+            _stored_log(found, version),
             None if current == NO_SNAPSHOT else snapshots[current],
             stated_specs(found),
         )
@@ -255,6 +284,19 @@ def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uui
     if table_uuid is not None and read.table_uuid != table_uuid:
         raise damaged(name, f"it belongs to table {read.table_uuid}, and this table is {table_uuid}")
     return read
+
+
+def _stored_log(metadata: Mapping[str, Any], version: Version) -> StoredLog | None:
+    properties = metadata["properties"]
+    if DEFINITION not in properties:
+        return None
+    times: dict[Version, int] = {}
+    for entry in metadata["metadata-log"]:
+        logged = version_of_metadata(entry["metadata-file"])
+        if logged is None:
+            raise ValueError(f"{entry['metadata-file']:.200} in its metadata log is not an export")
+        times[logged] = int(entry["timestamp-ms"])
+    return StoredLog(version, times, str(properties[DEFINITION]), LogLimits.of(properties))
 
 
 def damaged(name: str, reason: str, *, named_by: str | None = None) -> Corrupt:

@@ -19,11 +19,11 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
 
-from rootline.catalog.export_keys import FORMAT, FormatVersion
+from rootline.catalog.export_keys import FORMAT, HANDED_ON, METADATA_PATH, SNAPSHOTS, FormatVersion
 from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.planned_changes import own_changes
 from rootline.catalog.rest.responses import bad_request
-from rootline.catalog.table_metadata import DIGEST, TABLE, VERSION
+from rootline.catalog.table_metadata import DEFINITION, DIGEST, GC, TABLE, VERSION
 from rootline.maintenance.limits import CLIENT_FILES_PROPERTY, EXPIRE, SWEEP_PROPERTY
 from rootline.rest.bodies import AddedSnapshot, TableToCreate, Updates, added_snapshot, check_line
 from rootline.rest.refusals import requirement_failed
@@ -38,9 +38,11 @@ Update = Mapping[str, Any]
 """A requirement or an update, as JSON."""
 MAIN: Final = "main"
 _FORMAT_VERSION: Final = "format-version"
-_GC: Final = "gc.enabled"
-_HANDED_ON: Final = frozenset({_GC, TABLE, VERSION, DIGEST})
-"""Properties that exports add. Clients send them back with a definition that they copied from an export."""
+_ADDED: Final = frozenset({GC, METADATA_PATH, TABLE, VERSION, DEFINITION, DIGEST})
+"""Properties that every export adds. Clients send them back with a definition that they copied from an export, and with
+it those in `HANDED_ON`."""
+_SNAPSHOTS: Final = "100"
+"""The number of snapshots in exports of a new table. A client's check fails if its query began before the oldest."""
 _RESERVED: Final = frozenset(
     {
         "uuid",
@@ -231,7 +233,7 @@ class TableCommit:
             )
         if wanted > shown.format_version:
             made.append({"action": "set-properties", "updates": {FORMAT: str(int(wanted))}})
-        changes = parsed_changes(made)
+        changes = parsed_changes(_without_handed_on(made, shown.definition.properties))
         if changes is None:
             return None
         planned = DefinitionChanges(digest if self._needs_definition else None, changes.changes)
@@ -388,8 +390,8 @@ def new_definition(table_uuid: uuid.UUID, updates: Sequence[Update]) -> TableDef
     if all(each["action"] != "add-schema" for each in updates):
         raise bad_request("a new table needs a schema: send add-schema and set-current-schema with assert-create")
     switches = dict.fromkeys((EXPIRE, SWEEP_PROPERTY, CLIENT_FILES_PROPERTY), "true")
-    first = {"action": "set-properties", "updates": switches}
-    changes = parsed_changes([first, *updates])
+    first = {"action": "set-properties", "updates": {**switches, SNAPSHOTS: _SNAPSHOTS}}
+    changes = parsed_changes([first, *_without_handed_on(updates, {})])
     assert changes is not None, "there is a schema"
     return first_definition(table_uuid, changes)
 
@@ -401,6 +403,20 @@ def bound_uuid(drawn: uuid.UUID, table: TableName) -> uuid.UUID:
     """
     first = uuid.UUID(bytes=drawn.bytes, version=4).bytes[:8]
     return uuid.UUID(bytes=first + sha256(first + table.encode()).digest()[:8], version=4)
+
+
+def _without_handed_on(updates: Iterable[Update], properties: Mapping[str, str]) -> list[Update]:
+    """The updates without properties that a client copied from an export, and that the table itself does not have."""
+
+    def is_copied(name: str, text: object) -> bool:
+        return name not in properties and HANDED_ON.get(name) == text
+
+    found: list[Update] = []
+    for each in updates:
+        if isinstance(stated := each.get("updates"), dict):
+            each = {**each, "updates": {name: text for name, text in stated.items() if not is_copied(name, text)}}
+        found.append(each)
+    return found
 
 
 def _naming_added(updates: Iterable[Update], shown: ShownTable) -> list[Update]:
@@ -486,9 +502,9 @@ def _cleaned(table: TableName, action: str, body: Update) -> Update:
         reserved = sorted(_RESERVED & updates.keys())
         if reserved:
             raise bad_request(f"{table}: {reserved[0]} is a fact of the table, not a property: omit it")
-        if updates.get(_GC, "false") != "false":
-            raise bad_request(f"{table}: {_GC} is always false, because Rootline deletes unused files itself: omit it")
-        kept = {name: text for name, text in updates.items() if name not in (*_HANDED_ON, _FORMAT_VERSION)}
+        if updates.get(GC, "false") != "false":
+            raise bad_request(f"{table}: {GC} is always false, because Rootline deletes unused files itself: omit it")
+        kept = {name: text for name, text in updates.items() if name not in (*_ADDED, _FORMAT_VERSION)}
         if (wanted := updates.get(_FORMAT_VERSION)) is not None:
             kept[FORMAT] = str(_format_of(table, int(wanted) if wanted in ("1", "2", "3", "4") else wanted))
         return {"action": action, "updates": kept}

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from rootline.catalog.export_keys import FormatVersion, version_of_metadata
-from rootline.catalog.exporter import shown_at
+from rootline.catalog.metadata_log import shown_at
 from rootline.catalog.rest.responses import (
     Refusal,
     bad_request,

@@ -28,7 +28,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExportedLake]:
     """A table with a long story; nobody changes it."""
     folder = tmp_path_factory.mktemp("told") / "lake"
     with connect(folder) as lake:
-        made = ExportedLake(folder, lake, **{"owner": "us", "gc.enabled": "true", "write.format.default": "orc"})
+        own = {"owner": "us", "write.format.default": "orc", "commit.retry.num-retries": "20"}
+        never = {"gc.enabled": "true", "write.metadata.path": "/elsewhere"}
+        made = ExportedLake(folder, lake, **own, **never)
         long_story(made)
         yield made
 
@@ -147,6 +149,11 @@ def test_the_label_the_numbers_and_the_properties_are_right(told: ExportedLake, 
         "owner": "us",
         "write.format.default": "orc",
         "gc.enabled": "false",
+        "commit.manifest-merge.enabled": "false",
+        "commit.retry.max-wait-ms": "1000",
+        "commit.retry.num-retries": "20",
+        "write.metadata.path": f"{told.base_url}/demo/flights/rest/metadata",
+        "rootline.definition-digest": head.definition.digest.hex(),
         "rootline.expire": "true",
         "rootline.sweep": "true",
         "rootline.table": "demo.flights",

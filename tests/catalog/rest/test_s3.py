@@ -60,5 +60,6 @@ def test_keys_are_kept_unless_a_setting_says_otherwise(warehouse: str, s3_servic
             "s3.path-style-access": "true",
             "s3.region": "us-east-1",
             "client.region": "us-east-1",
+            "s3.delete-enabled": "false",
         }
         assert s3_service.secret_access_key not in answer.text
