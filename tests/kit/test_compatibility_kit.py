@@ -21,6 +21,8 @@ CLIENT = {
     "rck.overrides-requested-location": "true",
 }
 TESTS = 157
+PREFIXES = {"ROOTLINE_COORDINATOR__FILE_PREFIXES": '["/path/to/"]'}
+"""The kit adds files that it says to be there, and that do not exist."""
 
 
 def listed(outcome: Outcome) -> set[tuple[str, str]]:
@@ -53,7 +55,8 @@ def check(tests: list[KitTest]) -> None:
 @pytest.mark.slow
 def test_the_kit_passes_on_a_folder(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    with running("up", "--root", str(lake), "--http-port", "0", output=tmp_path / "up.log") as service:
+    words = ("up", "--root", str(lake), "--http-port", "0")
+    with running(*words, output=tmp_path / "up.log", environment=PREFIXES) as service:
         check(run_kit({"uri": service.url, **CLIENT}, tmp_path))
 
 
@@ -62,7 +65,7 @@ def test_the_kit_passes_on_a_folder(tmp_path: Path) -> None:
 def test_the_kit_passes_on_s3(tmp_path: Path, s3_service: S3Service) -> None:
     warehouse = f"s3://{s3_service.bucket}/kit"
     words = ("up", "--warehouse", warehouse, "--log", f"sqlite://{tmp_path}/log", "--http-port", "0")
-    with running(*words, output=tmp_path / "up.log", environment=s3_service.environment()) as service:
+    with running(*words, output=tmp_path / "up.log", environment=s3_service.environment() | PREFIXES) as service:
         check(run_kit({"uri": service.url, **CLIENT}, tmp_path))
 
 
