@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.parts.header_part import count_of, digest_of, encode_json, string_of
+from rootline.schemas.parts.progress import ClientSnapshot
 
 CLIENT: Final = "rootline.client"
 """The word of an intent's summary with its `ClientCommit`. Every other word that begins with `rootline.` is refused."""
@@ -27,13 +28,6 @@ MOVED_JOBS_MAX: Final = 8
 JOB_BYTES_MAX: Final = 8 * 1024
 """The most snapshots of one commit, jobs whose progress it states, and bytes of a job's name and words as JSON."""
 _OPERATIONS: Final = ("append", "delete", "overwrite", "replace")
-
-
-class ClientSnapshot(NamedTuple):
-    """A snapshot by its client's own id. `operation` is in Iceberg's words, as the client gave it."""
-
-    snapshot_id: int
-    operation: str
 
 
 @dataclass(frozen=True, slots=True)

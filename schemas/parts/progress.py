@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from rootline.schemas.client_commits import ClientSnapshot
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.parts.header_part import HeaderPart, count_of, json_of, list_in, string_of
 
 PROGRESS_KEY: Final = "rootline.progress"
+
+
+class ClientSnapshot(NamedTuple):
+    """A snapshot by its client's own id. `operation` is in Iceberg's words, as the client gave it."""
+
+    snapshot_id: int
+    operation: str
 
 
 class JobProgress(NamedTuple):

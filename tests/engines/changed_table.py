@@ -16,9 +16,10 @@ from pathlib import Path
 from rootline import Invalid
 from rootline.client.data_file_writer import write_files
 from rootline.client.lake import Lake
-from rootline.schemas.client_commits import CLIENT, ClientCommit, ClientSnapshot
+from rootline.schemas.client_commits import CLIENT, ClientCommit
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
+from rootline.schemas.parts.progress import ClientSnapshot
 from rootline.schemas.verdict import VerdictKind
 from rootline.workers.kinds import BY_HAND, maintain
 from tests.catalog.exported_lake import TABLE, ExportedLake, delete_by_id, rows

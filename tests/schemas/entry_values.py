@@ -37,7 +37,6 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.bytes.entry_schema import content_entry_schema, decimal_size_in_bytes
-from rootline.schemas.client_commits import ClientSnapshot
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentStats,
@@ -56,7 +55,7 @@ from rootline.schemas.parts.locations import Condemned, Locations
 from rootline.schemas.parts.log import ClockJump, LogProgress, LogTime, PartitionOffset
 from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes, RecordedOutcomes
 from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
-from rootline.schemas.parts.progress import JobProgress
+from rootline.schemas.parts.progress import ClientSnapshot, JobProgress
 from rootline.schemas.parts.removals import Removal, Removals
 from rootline.schemas.parts.restores import Restores
 from rootline.schemas.parts.row_ids import RowIds

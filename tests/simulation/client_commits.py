@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.client_commits import CLIENT, ClientCommit, ClientSnapshot, client_snapshots_in
+from rootline.schemas.client_commits import CLIENT, ClientCommit, client_snapshots_in
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.intent_rules import BEGINNING_KINDS
+from rootline.schemas.parts.progress import ClientSnapshot
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
 from rootline.storage.metadata.root_reader import read_root

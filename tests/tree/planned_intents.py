@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from rootline.schemas.bytes.leaf_codec import LeafContent
-from rootline.schemas.client_commits import CLIENT, ClientCommit, ClientSnapshot
+from rootline.schemas.client_commits import CLIENT, ClientCommit
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentStats,
@@ -32,6 +32,7 @@ from rootline.schemas.intent import (
     RemovedFile,
     VersionReference,
 )
+from rootline.schemas.parts.progress import ClientSnapshot
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.proof.file_proof import partition_statistics

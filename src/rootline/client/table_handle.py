@@ -65,7 +65,7 @@ class TableHandle(TableRows):
             summary: text to text, stored in the snapshot.
             writer_id: the permanent name of the program that writes, with `writer_sequence`. Of all appends with the
                 same pair, the table takes one, so that a program that restarts can repeat its last append.
-            writer_sequence: the number of this append among those of its writer, 0 or more, such as a batch number or
+            writer_sequence: the number of this append, which its writer counts from 0 on, such as a batch number or
                 an offset. Never use it for other rows.
 
         Returns:

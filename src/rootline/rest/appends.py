@@ -37,13 +37,13 @@ from rootline.rest.writing import Writing
 from rootline.schemas.bytes.record_headers import kept_of, stated
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, ClientCommit, ClientSnapshot
+from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, ClientCommit
 from rootline.schemas.content_entry import ContentType, EntryPlace
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import SnapshotId, TableName, Version, WriterId, snapshot_id_of
 from rootline.schemas.intent import Intent, IntentKind, Isolation
 from rootline.schemas.object_keys import is_absolute
-from rootline.schemas.parts.progress import Progress
+from rootline.schemas.parts.progress import ClientSnapshot, Progress
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind

@@ -325,7 +325,7 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
 
 
 def replacing_with_rows(table: TableName) -> str:
-    """Why a request that replaces a table and adds rows is refused."""
+    """The words that refuse a request that replaces a table and adds rows."""
     return (
         f"{table}: replacing a table together with its rows is not taken yet: replace it first, and append the rows in "
         "a second commit"

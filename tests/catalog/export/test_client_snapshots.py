@@ -16,9 +16,9 @@ from rootline.catalog.client_snapshots import EARLIER_MAX, VERSION, SnapshotJson
 from rootline.catalog.export_keys import ExportFolder
 from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.table_metadata import metadata_json, read_metadata
-from rootline.schemas.client_commits import CLIENT_SNAPSHOTS, ClientSnapshot, client_snapshots_word
+from rootline.schemas.client_commits import CLIENT_SNAPSHOTS, client_snapshots_word
 from rootline.schemas.identifiers import SequenceNumber, Version, snapshot_id_of
-from rootline.schemas.parts.progress import JobProgress, Progress
+from rootline.schemas.parts.progress import ClientSnapshot, JobProgress, Progress
 from tests.catalog.exported_lake import TABLE, V3, ExportedLake, metadata_of, rows
 
 UUID = uuid.UUID(int=7)

@@ -13,7 +13,6 @@ from rootline.adapters.memory import MemoryObjectStore
 from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.root_codec import Row, decode_root, encode_root, seal
 from rootline.schemas.bytes.vector_codec import encode_inline
-from rootline.schemas.client_commits import ClientSnapshot
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -27,7 +26,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, SequenceNumber, SnapshotId, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.schemas.parts.ledger import CommittedRun
-from rootline.schemas.parts.progress import JobProgress
+from rootline.schemas.parts.progress import ClientSnapshot, JobProgress
 from rootline.schemas.root_header import Operation, RootHeader
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import CheckSummary, DataFiles

@@ -11,13 +11,12 @@ from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerRows, en
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
 from rootline.schemas.bytes.root.page_codec import Page, PageKind
 from rootline.schemas.bytes.root.root_codec import Row, seal
-from rootline.schemas.client_commits import ClientSnapshot
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, WriterId
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.parts.ledger import CommittedRun, WriterLedger, WriterRecord
 from rootline.schemas.parts.log import PartitionOffset
-from rootline.schemas.parts.progress import JobProgress
+from rootline.schemas.parts.progress import ClientSnapshot, JobProgress
 from rootline.schemas.parts.versions import ReadableVersions
 from rootline.schemas.root_header import Totals
 from rootline.tree.check.invariants import violations

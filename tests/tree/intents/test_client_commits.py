@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 
 from rootline.schemas.bytes.root.header_codec import encode_header
-from rootline.schemas.client_commits import CLIENT, ClientCommit, ClientSnapshot, client_snapshots_in
+from rootline.schemas.client_commits import CLIENT, ClientCommit, client_snapshots_in
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
-from rootline.schemas.parts.progress import JobProgress
+from rootline.schemas.parts.progress import ClientSnapshot, JobProgress
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.progress import JOBS_MAX, PROGRESS_BYTES_MAX, with_moved
 from tests.tree.commit.test_order_of_steps import answer, lake_with_a_past
@@ -168,7 +168,7 @@ def test_a_commit_with_progress_says_what_its_client_read(read: int | None) -> N
             "does not belong to an intent of kind remove",
         ),
         (with_word().model_copy(update={"summary": {"rootline.client-snapshots": "[]"}}), "is reserved"),
-        (with_word().model_copy(update={"summary": {"rootline.client.x": "[]"}}), "is reserved"),
+        (with_word().model_copy(update={"summary": {"rootline.client-x": "[]"}}), "is reserved"),
         (commit(7, 1, a="é" * 3_000), "job 'a' has 18019 bytes, at most 8192 are allowed"),
         (commit(7, 1, a="x" * 4_000), "more than 4096 characters"),
     ],

@@ -25,7 +25,6 @@ from rootline.schemas.bytes.root.location_pages import (
     RetiredLocations,
 )
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
-from rootline.schemas.client_commits import ClientSnapshot
 from rootline.schemas.identifiers import (
     CommitId,
     Location,
@@ -45,7 +44,7 @@ from rootline.schemas.parts.log import ClockJump, LogProgress, LogTime, Partitio
 from rootline.schemas.parts.name import Drop, NameRecord, NameState
 from rootline.schemas.parts.outcomes import OutcomeException, OutcomeRun, Outcomes, RecordedOutcomes
 from rootline.schemas.parts.page_reference import CoveredOffset, PageReference
-from rootline.schemas.parts.progress import JobProgress
+from rootline.schemas.parts.progress import ClientSnapshot, JobProgress
 from rootline.schemas.parts.removals import Removal, Removals
 from rootline.schemas.parts.restores import Restores
 from rootline.schemas.parts.row_ids import RowIds
