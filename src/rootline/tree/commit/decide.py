@@ -48,19 +48,14 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.client_commits import (
-    CLIENT,
-    CLIENT_SNAPSHOTS,
-    ClientCommit,
-    ClientSnapshot,
-    client_snapshots_word,
-)
+from rootline.schemas.client_commits import CLIENT, CLIENT_SNAPSHOTS, ClientCommit, client_snapshots_word
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
 from rootline.schemas.intent_rules import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
 from rootline.schemas.parts.ledger import RejectedSequence
 from rootline.schemas.parts.name import NAME, NameState
+from rootline.schemas.parts.progress import ClientSnapshot
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import verdicts
 from rootline.tree.commit.arrival_rules import check_arrival, was_committed_before
