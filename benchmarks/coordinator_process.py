@@ -74,6 +74,27 @@ def cost_of(pid: int) -> ProcessCost:
     return ProcessCost(cpu_s, int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_KB / 1024)
 
 
+def cpu_of_tree(pid: int) -> float:
+    """CPU seconds so far of process `pid` and of all that it started, also of those that have ended."""
+    tree: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:  # it has ended meanwhile, and its parent counts it
+            continue
+        tree.setdefault(int(fields[1]), []).append(int(entry.name))
+        ticks[int(entry.name)] = sum(map(int, fields[11:15]))
+    found, todo = 0, [pid]
+    while todo:
+        process = todo.pop()
+        found += ticks.get(process, 0)
+        todo.extend(tree.get(process, ()))
+    return found / _TICKS_PER_S
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorProcess:
     """A running coordinator."""

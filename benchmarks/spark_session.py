@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rootline.spark
+from benchmarks.coordinator_process import cpu_of_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,20 +41,4 @@ def local_session(**settings: str) -> SparkSession:
 
 def cpu_seconds() -> float:
     """CPU time of this process and of all that it started, so far."""
-    tree: dict[int, list[int]] = {}
-    ticks: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:  # it has ended meanwhile, and its parent counts it
-            continue
-        tree.setdefault(int(fields[1]), []).append(int(entry.name))
-        ticks[int(entry.name)] = sum(map(int, fields[11:15]))
-    found, todo = 0, [os.getpid()]
-    while todo:
-        process = todo.pop()
-        found += ticks.get(process, 0)
-        todo.extend(tree.get(process, ()))
-    return found / os.sysconf("SC_CLK_TCK")
+    return cpu_of_tree(os.getpid())

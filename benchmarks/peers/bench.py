@@ -107,7 +107,7 @@ class Bench:
         )
         self.root = Path(name).resolve()
         self._stores: dict[Where, S3Service] = {}
-        self._postgres = ""
+        self._postgres: tuple[str, int] | None = None
         self._prepared: set[int] = set()
 
     def store(self, where: Where) -> S3Service:
@@ -127,7 +127,7 @@ class Bench:
         folder = made(self.root / name)
         options = dict(subject.options)
         if subject.catalog == "postgres":
-            options |= {"database": self._postgres_address(), "schema": name.replace("-", "_")}
+            options |= {"database": self._running_postgres()[0], "schema": name.replace("-", "_")}
         place: Place = {
             "endpoint": "",
             "access_key": "",
@@ -219,8 +219,12 @@ class Bench:
                     self.run.miss(scenario, subject, where, parameters, reason)
             yield found
 
-    def _postgres_address(self) -> str:
-        if not self._postgres:
+    def databases(self, subject: Subject) -> list[int]:
+        """The process ids of the database servers that a subject needs."""
+        return [self._running_postgres()[1]] if subject.catalog == "postgres" else []
+
+    def _running_postgres(self) -> tuple[str, int]:
+        if self._postgres is None:
             self._postgres = self._until_closed.enter_context(running_postgres(self.root))
         return self._postgres
 
@@ -231,8 +235,8 @@ def made(folder: Path) -> Path:
 
 
 @contextmanager
-def running_postgres(root: Path) -> Iterator[str]:
-    """A PostgreSQL with its data in a folder of its own, on a port that the system picks; its connection string.
+def running_postgres(root: Path) -> Iterator[tuple[str, int]]:
+    """A PostgreSQL with its data in a folder of its own, on a port that the system picks: how to connect, its process.
 
     Raises:
         Missing: there is no PostgreSQL server on this machine.
@@ -272,6 +276,6 @@ def running_postgres(root: Path) -> Iterator[str]:
         process = ServiceProcess(command, root / "postgres.log")
         try:
             process.wait_ready(port)
-            yield f"host={HOST} port={port} user=bench dbname=postgres"
+            yield f"host={HOST} port={port} user=bench dbname=postgres", process.pid
         finally:
             process.stop()

@@ -48,6 +48,10 @@ class Driver:
         self._answers: IO[bytes] = self._process.stdout
         self._read = b""
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def send(self, **request: Any) -> None:
         try:
             self._asked.write(json.dumps(request).encode() + b"\n")

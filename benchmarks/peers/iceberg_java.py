@@ -18,35 +18,55 @@ _SOURCES: Final = Path(__file__).parent / "iceberg_java"
 _NAME: Final = "the driver of Iceberg Java"
 
 
-@cache
 def java_command() -> tuple[str, ...]:
     """The command that starts the driver.
 
     Raises:
         Missing: it cannot be built, with the reason.
     """
+    java, folder = _built()
+    options = ("-Xmx1g", f"-Dpeers.server={_server_jars(folder)}", "-cp", f"{folder}/classes:{folder}/driver-jars/*")
+    return (java, *options, "peers.Driver")
+
+
+def server_command() -> tuple[str, ...]:
+    """The command that starts Iceberg's reference REST catalog.
+
+    Raises:
+        Missing: it cannot be had, with the reason.
+    """
+    java, folder = _built()
+    return (java, "-cp", _server_jars(folder), "org.apache.iceberg.rest.RESTCatalogServer")
+
+
+def aws_jar() -> Path:
+    """Iceberg's bundle for S3, which goes beside an engine's runtime.
+
+    Raises:
+        Missing: it cannot be had, with the reason.
+    """
+    return _jar(_built()[1], "iceberg-aws-bundle")
+
+
+@cache
+def _built() -> tuple[str, Path]:
+    """Java, and the folder with everything that was built and fetched."""
     try:
-        return _command()
+        java = java_runtime(_NAME)
+        sources = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+        with cached("iceberg-driver", digest, _build) as folder:
+            return java.command, folder
     except pytest.fail.Exception as failed:
         raise Missing(str(failed)) from None
 
 
-def _command() -> tuple[str, ...]:
-    java = java_runtime(_NAME)
-    sources = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    with cached("iceberg-driver", digest, _build) as folder:
-        options = (
-            "-Xmx1g",
-            f"-Dpeers.server={folder}/server-jars/*:{_postgres(folder)}",
-            "-cp",
-            f"{folder}/classes:{folder}/driver-jars/*",
-        )
-        return (java.command, *options, "peers.Driver")
+def _server_jars(folder: Path) -> str:
+    return f"{folder}/server-jars/*:{_jar(folder, 'postgresql')}"
 
 
-def _postgres(folder: Path) -> Path:
-    [jar] = (folder / "driver-jars").glob("postgresql-*.jar")
+def _jar(folder: Path, name: str) -> Path:
+    [jar] = (folder / "driver-jars").glob(f"{name}-*.jar")
     return jar
 
 

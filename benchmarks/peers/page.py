@@ -145,6 +145,30 @@ CHAPTERS: Final = (
         "subjects take turns.",
         (_P50, _RATE, _P99, *_FAILED),
     ),
+    Chapter(
+        "clients",
+        "Iceberg's own clients through a REST catalog",
+        "Clients that append 10 rows at a time to one table, for a fixed time: processes of PyIceberg, or threads of "
+        "one Spark. They are unmodified, and know the URL of the catalog only. Rootline is `rootline coordinator` "
+        "beside `rootline catalog serve`, its peer is Iceberg's reference server. The tables have "
+        "`commit.retry.num-retries` 100 and `commit.retry.max-wait-ms` 1000 in both. Clients and servers reach the "
+        "store through the same delay. The first append of each process does not count. The catalogs take turns, "
+        "round by round, each with a fresh table. Afterwards another process reads all rows: lost rows are missing "
+        "although their append succeeded, doubled ones are there twice. Processor time of "
+        "servers includes their database.",
+        (
+            _RATE,
+            Column("least_per_s", "least of a round"),
+            Column("most_per_s", "most of a round"),
+            _P50,
+            _P99,
+            *_FAILED,
+            Column("lost", "rows lost", ",.0f"),
+            Column("doubled", "rows doubled", ",.0f"),
+            Column("clients_cpu_ms", "processor time of a commit, clients, ms", ",.0f"),
+            Column("servers_cpu_ms", "the same, servers, ms", ",.0f"),
+        ),
+    ),
 )
 
 

@@ -10,6 +10,7 @@ commit is an answer, not the end of the driver; only the call of the peer is tim
 | `{"prepare": [first, count]}` | `{}`: whatever must exist before files are committed, exists |
 | `{"commit": [first, count], "each": n}` | `{"seconds": […], "failed": [[seconds, reason], …]}` |
 | `{"loop": first, "seconds": s, "most": n}` | the same, of `n` commits or until the time is over, and `"elapsed"` |
+| the same with `"rows": r, "threads": t` | the same of appends of `r` rows each, and `"landed"`: their numbers |
 | `{"plan": [low, high]}` or `{"plan": null}` | `{"seconds": …, "files": …}` |
 | `{"append": [first, count], "rows": n}` | as for `commit`, of appends of `n` rows each |
 | `{"upkeep": null}` | `{"seconds": …}` |
@@ -26,7 +27,11 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, Protocol, TypedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol, TypedDict
+
+MOST: Final = 100_000
+"""Numbers of files or appends that each writer of a table has for itself."""
 
 
 class Place(TypedDict):
@@ -120,12 +125,28 @@ def _commit(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _loop(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
-    timed, number = _Timed(), request["loop"]
+    rows, threads = request.get("rows", 0), request.get("threads", 1)
+    timed, landed = _Timed(), []
     began = time.perf_counter()
-    while time.perf_counter() - began < request["seconds"] and number < request["loop"] + request["most"]:
-        timed.take(lambda number=number: peer.commit(range(number, number + 1)))
-        number += 1
-    return timed.answer() | {"elapsed": time.perf_counter() - began}
+
+    def once(number: int) -> None:
+        if not rows:
+            timed.take(lambda: peer.commit(range(number, number + 1)))
+        elif timed.take(lambda: peer.append(number * rows, rows)):
+            landed.append(number)
+
+    def loop(first: int) -> None:
+        number = first
+        while time.perf_counter() - began < request["seconds"] and number < first + request["most"]:
+            once(number)
+            number += 1
+
+    if threads == 1:  # some libraries may be used by the thread that opened them only
+        loop(request["loop"])
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(loop, range(request["loop"], request["loop"] + threads * MOST, MOST)))
+    return timed.answer() | {"landed": landed, "elapsed": time.perf_counter() - began}
 
 
 def _plan(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
@@ -173,14 +194,16 @@ class _Timed:
         self.seconds: list[float] = []
         self.failed: list[tuple[float, str]] = []
 
-    def take(self, work: Callable[[], None]) -> None:
+    def take(self, work: Callable[[], None]) -> bool:
+        """Whether the work succeeded."""
         began = time.perf_counter()
         try:
             work()
         except Exception as error:
             self.failed.append((time.perf_counter() - began, _reason(error)))
-        else:
-            self.seconds.append(time.perf_counter() - began)
+            return False
+        self.seconds.append(time.perf_counter() - began)
+        return True
 
     def answer(self) -> dict[str, Any]:
         return {"seconds": self.seconds, "failed": self.failed}

@@ -18,7 +18,8 @@ from benchmarks.measure import Spread
 from benchmarks.peers import files
 from benchmarks.peers.bench import Bench, Where, made
 from benchmarks.peers.driver import Driver, DriverFailed, Missing
-from benchmarks.peers.protocol import Place
+from benchmarks.peers.protocol import MOST, Place
+from benchmarks.peers.rest_clients import PYICEBERG, SPARK, Written, write_round
 from benchmarks.peers.subjects import FLOOR, Subject
 from tests.services.s3_service import running_s3
 
@@ -37,7 +38,6 @@ _REST_S: Final = 3.0
 _UPKEEP_EVERY: Final = 500
 _TURN: Final = 100
 _PREPARED_PER_S: Final = 200
-_MOST: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,11 @@ class Scale:
     one_row_minutes: float
     small_appends: int
     small_writers: int
+    clients: int
+    spark_clients: int
+    clients_where: Where
+    clients_s: float
+    client_rounds: int
 
 
 SCALES: Final = {
@@ -84,6 +89,11 @@ SCALES: Final = {
         one_row_minutes=0.2,
         small_appends=2,
         small_writers=2,
+        clients=2,
+        spark_clients=0,
+        clients_where="folder",
+        clients_s=1.0,
+        client_rounds=1,
     ),
     "small": Scale(
         serial=10,
@@ -104,6 +114,11 @@ SCALES: Final = {
         one_row_minutes=0.5,
         small_appends=8,
         small_writers=4,
+        clients=4,
+        spark_clients=4,
+        clients_where="far",
+        clients_s=5.0,
+        client_rounds=1,
     ),
     "medium": Scale(
         serial=100,
@@ -124,6 +139,11 @@ SCALES: Final = {
         one_row_minutes=4.0,
         small_appends=50,
         small_writers=8,
+        clients=16,
+        spark_clients=16,
+        clients_where="far",
+        clients_s=20.0,
+        client_rounds=2,
     ),
     "full": Scale(
         serial=200,
@@ -144,6 +164,11 @@ SCALES: Final = {
         one_row_minutes=15.0,
         small_appends=100,
         small_writers=8,
+        clients=32,
+        spark_clients=32,
+        clients_where="far",
+        clients_s=60.0,
+        client_rounds=3,
     ),
 }
 
@@ -184,9 +209,9 @@ def _write_at_once(
     place = bench.place(subject, where, "files")
     with bench.drivers(subject, place, number) as drivers:
         for at in range(number):
-            bench.prepare(subject, drivers[0], range(at * _MOST, at * _MOST + each))
+            bench.prepare(subject, drivers[0], range(at * MOST, at * MOST + each))
         for at, driver in enumerate(drivers):
-            driver.send(loop=at * _MOST, seconds=seconds, most=each if subject.reads_files else _MOST)
+            driver.send(loop=at * MOST, seconds=seconds, most=each if subject.reads_files else MOST)
         answers = [driver.answer(seconds + 600) for driver in drivers]
         took = [one for answer in answers for one in answer["seconds"]]
         failed = [tuple(one) for answer in answers for one in answer["failed"]]
@@ -429,6 +454,38 @@ def _append_at_once(bench: Bench, subject: Subject, parameters: dict[str, int], 
     bench.run.add("small-appends", subject, "folder", parameters, figures, _reasons(failed))
 
 
+def clients(bench: Bench, scale: Scale) -> None:
+    """Let Iceberg's own clients append at once through each REST catalog, round by round, and read all rows back."""
+    servers = [subject for subject in bench.subjects if subject.serves]
+    for client, number in ((PYICEBERG, scale.clients), (SPARK, scale.spark_clients)):
+        if not number:
+            continue
+        where = scale.clients_where
+        parameters = {client.words: number, "seconds": int(scale.clients_s), "rounds": scale.client_rounds}
+        written = {subject: Written() for subject in servers}
+        for _ in range(scale.client_rounds):
+            for subject in list(written):
+                try:
+                    write_round(bench, subject, client, where, number, scale.clients_s, written[subject])
+                except (DriverFailed, Missing) as error:
+                    bench.run.miss("clients", subject, where, parameters, str(error))
+                    del written[subject]
+        for subject, one in written.items():
+            commits = len(one.seconds)
+            figures = {
+                "commits_per_s": commits / one.elapsed_s,
+                "least_per_s": min(one.rates),
+                "most_per_s": max(one.rates),
+                **_failure_figures(one.seconds, one.failed),
+                **_latency_figures(one.seconds),
+                "clients_cpu_ms": one.clients_cpu_s * 1e3 / max(1, commits),
+                "servers_cpu_ms": one.servers_cpu_s * 1e3 / max(1, commits),
+                "lost": one.lost,
+                "doubled": one.doubled,
+            }
+            bench.run.add("clients", subject, where, parameters, figures, _reasons(one.failed))
+
+
 SCENARIOS: Final[dict[str, Callable[[Bench, Scale], None]]] = {
     "serial": serial,
     "writers": writers,
@@ -438,6 +495,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench, Scale], None]]] = {
     "growth": growth,
     "one-row": one_row,
     "small-appends": small_appends,
+    "clients": clients,
 }
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from benchmarks.peers.iceberg_java import java_command
+from benchmarks.peers.protocol import Place
+from benchmarks.peers.rest_catalogs import ServedCatalog, reference_catalog, rootline_catalog
 from benchmarks.peers.software import peers_python
 
 Settings = Literal["best", "default"]
@@ -43,6 +46,8 @@ class Subject:
     statistics: str = "20 columns"
     catalog: str = ""
     """`postgres`: the frame starts a PostgreSQL and adds its address to the options."""
+    serves: Callable[[Place], AbstractContextManager[ServedCatalog]] | None = None
+    """Its REST catalog, for Iceberg's own clients."""
 
     @property
     def key(self) -> str:
@@ -57,7 +62,7 @@ def _theirs(module: str) -> Callable[[], Sequence[str]]:
     return lambda: (peers_python(), "-m", f"benchmarks.peers.{module}")
 
 
-_S3FS: Final = {"io": "pyiceberg.io.fsspec.FsspecFileIO"}
+S3FS: Final = {"io": "pyiceberg.io.fsspec.FsspecFileIO"}
 _NO_ROWS: Final = "Iceberg Java writes rows through an engine, such as Spark"
 _NO_FILTER: Final = "`ducklake_list_files` takes no filter"
 
@@ -83,6 +88,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         "folder `connect`, and the first process hosts the coordinator and the worker",
         _ours("rootline_peer"),
         {"coordinator": "process"},
+        serves=rootline_catalog,
     ),
     Subject(
         ROOTLINE,
@@ -97,9 +103,9 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         "catalog in SQLite, `commit.retry.num-retries` 100, manifests merged, old metadata files deleted, objects by "
         "s3fs, because uploads by pyarrow 26 fail on this store",
         _theirs("pyiceberg_peer"),
-        {"retries": "100", "upkeep": "yes", **_S3FS},
+        {"retries": "100", "upkeep": "yes", **S3FS},
     ),
-    Subject("PyIceberg", "default", "catalog in SQLite, objects by s3fs", _theirs("pyiceberg_peer"), _S3FS),
+    Subject("PyIceberg", "default", "catalog in SQLite, objects by s3fs", _theirs("pyiceberg_peer"), S3FS),
     Subject(
         "delta-rs",
         "best",
@@ -184,6 +190,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         {"catalog": "rest", "retries": "100"},
         catalog="postgres",
         appends=_NO_ROWS,
+        serves=reference_catalog,
     ),
 )
 

@@ -80,6 +80,22 @@ def test_the_smallest_run_measures_rootline_and_the_floor_and_its_json_makes_a_p
     assert "## One writer" in page_of(body, read_prices())
 
 
+@pytest.mark.slow
+@pytest.mark.services
+def test_the_smallest_run_lets_pyiceberg_append_through_rootlines_catalog_and_finds_every_row_once(
+    tmp_path: Path,
+) -> None:
+    subjects = [one for one in chosen([ROOTLINE]) if one.settings == "best"]
+    body = measure(subjects, SCALES["tiny"], ["clients"], tmp_path / "peers.json", "make bench-peers")
+    [record] = [Record(**record) for record in body["records"]]
+    assert record.reason == ""
+    figures = record.figures
+    assert [figures[name] for name in ("failed", "failed_by_store", "lost", "doubled")] == [0] * 4
+    assert figures["tried"] >= 2
+    assert figures["clients_cpu_ms"] > 0 < figures["servers_cpu_ms"]
+    assert "## Iceberg's own clients through a REST catalog" in page_of(body, read_prices())
+
+
 def test_peers_commit_the_files_that_rootline_commits() -> None:
     for number in (0, 3, 4_711):
         ours = sample_table.statistics(number)
