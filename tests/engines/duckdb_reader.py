@@ -30,11 +30,16 @@ class DuckDBReader:
         options = "" if snapshot_id is None else f", snapshot_from_id = {snapshot_id}"
         return self.query(_select(f"iceberg_scan('{_quoted(metadata_location)}'{options})", columns, where))
 
-    def attach(self, name: str, address: str, warehouse: str = "", *, token: str | None = None) -> None:
-        """Name a REST catalog; its tables are `name.namespace.table`."""
+    def attach(self, name: str, address: str, warehouse: str = "", *, token: str | None = None, more: str = "") -> None:
+        """Name a REST catalog; its tables are `name.namespace.table`. `more`: another option of the statement."""
         security = "AUTHORIZATION_TYPE none" if token is None else f"TOKEN '{_quoted(token)}'"
-        options = f"TYPE iceberg, ENDPOINT '{_quoted(address)}', {security}"
+        options = ", ".join(filter(None, ["TYPE iceberg", f"ENDPOINT '{_quoted(address)}'", security, more]))
         self._connection.execute(f"ATTACH '{_quoted(warehouse)}' AS {name} ({options})")
+
+    def run(self, *statements: str) -> None:
+        """Run statements without rows, such as those around a transaction."""
+        for statement in statements:
+            self._connection.execute(statement)
 
     def query(self, statement: str) -> pa.Table:
         """The rows of a query."""

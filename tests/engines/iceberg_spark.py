@@ -95,6 +95,14 @@ class IcebergSpark:
         """Run statements whose rows are not needed."""
         self._do("sql", statements=statements, into=None)
 
+    def run_at_once(self, statements: Sequence[str]) -> None:
+        """Run statements at the same time, each in a thread of its own."""
+        self._do("at_once", statements=statements)
+
+    def stream(self, source: Path, schema: str, table: str, checkpoint: Path) -> None:
+        """Append the JSON files in `source` that the checkpoint does not know yet, one file in each epoch, and end."""
+        self._do("stream", source=str(source), schema=schema, table=table, checkpoint=str(checkpoint))
+
     def rows(self, statement: str) -> pa.Table:
         """The rows of a query."""
         self._answers += 1

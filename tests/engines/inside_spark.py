@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,19 @@ def sql(spark: SparkSession, statements: list[str], into: str | None) -> None:
         rows = found.toArrow()
         with pa.OSFile(into, "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_table(rows)
+
+
+def at_once(spark: SparkSession, statements: list[str]) -> None:
+    """Run all statements at the same time, each in a thread of its own."""
+    with ThreadPoolExecutor(len(statements)) as threads:
+        list(threads.map(lambda statement: spark.sql(statement), statements))
+
+
+def stream(spark: SparkSession, source: str, schema: str, table: str, checkpoint: str) -> None:
+    """Append the JSON files in `source` that the checkpoint does not know yet, one file in each epoch, and end."""
+    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", "1").json(source)
+    writer = rows.writeStream.format("iceberg").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    writer.toTable(table).awaitTermination()
 
 
 def equality_delete(
@@ -115,7 +129,14 @@ def changes(spark: SparkSession, table: str, into: str) -> None:
     Path(into).write_text(json.dumps(answer))
 
 
-DO = {"catalog": catalog, "sql": sql, "equality_delete": equality_delete, "changes": changes}
+DO = {
+    "catalog": catalog,
+    "sql": sql,
+    "at_once": at_once,
+    "stream": stream,
+    "equality_delete": equality_delete,
+    "changes": changes,
+}
 
 
 def failure(error: Exception) -> dict[str, str]:
