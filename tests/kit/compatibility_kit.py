@@ -57,23 +57,22 @@ def run_kit(
     java = java_runtime(_NAME)
     reports = folder / "reports"
     selected = [f"--select-method={method}" for method in only] or [f"--select-class={name}" for name in classes]
-    with cached("iceberg-kit", hashlib.sha256(_POM.read_bytes()).hexdigest()[:12], _fetch) as jars:
-        command = [
-            java.command,
-            "-Xmx1g",
-            "-XX:+EnableDynamicAgentLoading",
-            "-Drck.local=false",
-            "-Drck.purge-test-namespaces=true",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-            "-cp",
-            f"{jars}/*",
-            "org.junit.platform.console.ConsoleLauncher",
-            "execute",
-            "--disable-banner",
-            "--details=none",
-            f"--reports-dir={reports}",
-            *selected,
-        ]
+    command = [
+        java.command,
+        "-Xmx1g",
+        "-XX:+EnableDynamicAgentLoading",
+        "-Drck.local=false",
+        "-Drck.purge-test-namespaces=true",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        "-cp",
+        f"{kit_jars()}/*",
+        "org.junit.platform.console.ConsoleLauncher",
+        "execute",
+        "--disable-banner",
+        "--details=none",
+        f"--reports-dir={reports}",
+        *selected,
+    ]
     variables = {
         f"CATALOG_{name.replace('-', '__').replace('.', '_').upper()}": text for name, text in settings.items()
     }
@@ -85,6 +84,12 @@ def run_kit(
     if not found:
         raise AssertionError(f"the kit ran no test: {(folder / 'kit.log').read_text()[-2_000:]}")
     return found
+
+
+def kit_jars() -> Path:
+    """The folder of the kit's jars, among them Iceberg's Java client and a compiler that needs no JDK."""
+    with cached("iceberg-kit", hashlib.sha256(_POM.read_bytes()).hexdigest()[:12], _fetch) as jars:
+        return jars
 
 
 def _fetch(folder: Path) -> Path:
