@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rootline.catalog.adoption_plan import NO_HISTORY
 from rootline.catalog.converted_deletes import each
@@ -378,6 +378,7 @@ class ExportedTable:
 
 
 _Wanted = tuple[TableName, FormatVersion, Version]
+_Newest = tuple[TableName, FormatVersion | None]
 
 
 class TableExporter:
@@ -391,6 +392,9 @@ class TableExporter:
         self._memory = ExportMemory(base_url)
         self._formats: OrderedDict[TableName, tuple[Version, FormatVersion]] = OrderedDict()
         self._making: dict[_Wanted, asyncio.Task[StoredMetadata]] = {}
+        self._waiting: dict[_Newest, asyncio.Task[ExportedTable]] = {}
+        self._turns: dict[_Newest, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[ExportedTable]] = set()
 
     async def export(
         self, table: TableName, format_version: FormatVersion | None = None, version: Version | None = None
@@ -408,6 +412,38 @@ class TableExporter:
             Corrupt: an object is missing or damaged; `export-corrupt`.
             Unavailable: `store-unavailable`.
         """
+        if version is not None:
+            return await self._export(table, format_version, version)
+        wanted = (table, format_version)
+        waiting = self._waiting.get(wanted)
+        if waiting is not None:
+            return replace(await asyncio.shield(waiting), cost=ExportCost())
+        waiting = self._waiting[wanted] = asyncio.create_task(self._export_next(wanted))
+        self._tasks.add(waiting)
+        waiting.add_done_callback(self._finished)
+        return await asyncio.shield(waiting)
+
+    async def _export_next(self, wanted: _Newest) -> ExportedTable:
+        """The export of the head, after the running one. Callers that arrive until then share it.
+
+        A busy table has new versions all the time. So one export is made for all callers that waited, and not one for
+        each version that was the newest when someone asked.
+        """
+        turn = self._turns.setdefault(wanted, asyncio.Lock())
+        try:
+            await turn.acquire()
+        finally:
+            del self._waiting[wanted]  # later callers may know of a newer version
+        try:
+            return await self._export(*wanted, None)
+        finally:
+            turn.release()
+            if wanted not in self._waiting:
+                del self._turns[wanted]
+
+    async def _export(
+        self, table: TableName, format_version: FormatVersion | None, version: Version | None
+    ) -> ExportedTable:
         requests = ExportRequests(self._store)
         reads = PlanningReads(requests, self._cache)
         head = await _head(reads, table) if version is None else None
@@ -450,7 +486,7 @@ class TableExporter:
 
     async def close(self) -> None:
         """Stop running exports. Their stored objects are correct, and the next request continues from them."""
-        makings = list(self._making.values())
+        makings = [*self._tasks, *self._making.values()]
         for making in makings:
             making.cancel()
         await asyncio.gather(*makings, return_exceptions=True)
@@ -480,6 +516,11 @@ class TableExporter:
             self._making[wanted] = making
             making.add_done_callback(lambda done: self._forget(wanted, done))
         return await asyncio.shield(making)
+
+    def _finished(self, done: asyncio.Task[ExportedTable]) -> None:
+        self._tasks.discard(done)
+        if not done.cancelled():
+            done.exception()  # retrieved, so that asyncio does not report it if no caller waits
 
     def _forget(self, wanted: _Wanted, done: asyncio.Task[StoredMetadata]) -> None:
         del self._making[wanted]
