@@ -130,7 +130,9 @@ class EngineSide:
 def _check_append(append: Append, times: Sequence[int]) -> None:
     assert len(set(times)) == 1, f"{append} was committed in part: {times}"
     assert times[0] <= 1, f"{append} was committed {times[0]} times"
+    assert times[0] or append.heard is not Heard.DONE, f"{append} was answered, and never committed"
+    if append.is_gone:
+        return
     deleted = sorted({*append.files} & {*append.deleted})
     assert not times[0] or not deleted, f"{append} was committed, and its engine was let delete {deleted}"
-    assert times[0] or append.heard is not Heard.DONE, f"{append} was answered, and never committed"
     assert not times[0] or append.heard is not Heard.REFUSED, f"{append} was refused, and is committed"

@@ -25,6 +25,7 @@ from typing_extensions import override
 from rootline.catalog.table_metadata import VERSION
 from rootline.schemas.identifiers import ObjectKey, TableName, name_in_namespace, namespace_of, table_name
 from rootline.schemas.object_keys import key_of, table_prefix
+from rootline.storage.metadata.root_reader import newest_root
 from tests.simulation.catalogs import LAKE, Answer, Front, Lost
 from tests.simulation.engine_files import BODY, BY_K, SCHEMA, created, data_file, own_list, own_manifest, snapshot_of
 from tests.simulation.faulty_world import World
@@ -66,6 +67,8 @@ class Append:
     metadata: list[str] = field(default_factory=list)
     """Manifests and lists that it wrote and did not delete."""
     manifest: tuple[str, int] | None = None
+    is_gone: bool = False
+    """Its table was purged, or its name had become another's, when the engine deleted files."""
     version: int = -1
     """The version that has it, as the engine saw it."""
 
@@ -215,6 +218,14 @@ class Engine:
         append.answers.append(answer.status)
         if answer.status == _OK and not append.find(answer.body["metadata"]):
             self.missing.append(f"{append} is not in the answer to its own request")
+
+    async def _see_name(self, append: Append) -> None:
+        """Note whether the table of an append is gone for good: no root that can be read names its files."""
+        head = await newest_root(self.world.store, append.table)
+        if head is not None:
+            is_other = str(head.header.table_uuid) != append.table_uuid
+            drops = head.header.name.drops
+            append.is_gone = is_other or (head.header.is_tombstone and bool(drops) and drops[-1].is_purged)
 
     def _delete_metadata(self, append: Append) -> None:
         for location in append.metadata:
@@ -369,14 +380,14 @@ class Java(Engine):
             if answer.status == _OK:
                 break
             if answer.status in _DELETES_AFTER:
-                self._abort(append)
+                await self._abort(append)
             if answer.status != _CONFLICT:
                 if not await self._is_listed(append):
                     return Heard.UNKNOWN
                 append.answers.append("found")
                 break
         else:
-            self._abort(append)
+            await self._abort(append)
         await self._clean(append)
         return Heard.DONE
 
@@ -401,7 +412,7 @@ class Java(Engine):
         answer = await self._sent({"requirements": [{"type": "assert-create"}], "updates": updates}, path)
         self._hear(append, answer)
         if answer.status in (*_DELETES_AFTER, _CONFLICT) or (answer.status in _AWAY and self.deletes_after_503):
-            self._abort(append)
+            await self._abort(append)
         return Heard.DONE if answer.status == _OK else Heard.UNKNOWN
 
     async def _sent(self, asked: dict[str, Any], path: str = "") -> Answer:
@@ -419,7 +430,7 @@ class Java(Engine):
             return await Engine._refreshed(self, append)
         except _Ended as end:
             if end.heard is Heard.REFUSED:
-                self._abort(append)
+                await self._abort(append)
             raise
 
     async def _is_listed(self, append: Append) -> bool:
@@ -429,8 +440,9 @@ class Java(Engine):
         except (_Ended, Lost):
             return False
 
-    def _abort(self, append: Append) -> NoReturn:
+    async def _abort(self, append: Append) -> NoReturn:
         """Nothing of it was committed: Iceberg deletes manifests and lists, then Spark its data files."""
+        await self._see_name(append)
         self._delete_metadata(append)
         for location in append.files:
             self._delete(append, location)
@@ -452,7 +464,7 @@ class OldJava(Java):
         if append.answers[-1] == _OK:
             return await Java._is_listed(self, append)
         if append.answers[-1] in _AWAY:
-            self._abort(append)
+            await self._abort(append)
         return False
 
 
@@ -476,6 +488,7 @@ class PyIceberg(Engine):
                 return Heard.DONE
             if answer.status != _CONFLICT:
                 return _heard_of(answer)
+        await self._see_name(append)
         self._delete_metadata(append)
         return Heard.REFUSED
 
