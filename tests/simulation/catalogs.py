@@ -47,7 +47,9 @@ _EXPORT_TIMEOUT_S: Final = 20.0
 _CLIENT_TIMEOUT_S: Final = 60.0
 _DOOMED: Final = 0.08
 """How many of the requests to change something end their catalog."""
-_AWAY: Final = 503
+LIES = 0.03
+"""How many of the commits that are done are answered with 503 on the way."""
+_DONE, _AWAY = 200, 503
 _FAULTS: Final = 0.3
 """An export reads so much that hardly one would be made where every fiftieth request fails."""
 _STEPS: Final = 60
@@ -348,6 +350,9 @@ class Front:
         await asyncio.sleep(world.delay_s())
         if found is None:
             raise Lost
+        if doubles and lies and found.status == _DONE and world.chance(LIES):
+            world.trace.note("a success becomes a 503", path)
+            return Answer(_AWAY)
         return found
 
     def _sent(self, method: str, path: str, body: bytes) -> asyncio.Task[Answer | None]:
