@@ -81,6 +81,18 @@ def test_the_same_request_after_its_manifests_were_deleted_is_answered_as_done(c
     assert _ids(client) == [1]
 
 
+def test_the_same_request_after_its_table_was_dropped_is_no_4xx(client: HandMade, catalog: WritingCatalog) -> None:
+    request = client.append(client.file(1))
+    assert _send(client, request).status_code == 200
+    catalog.lake.drop_table(client.table)
+    answer = _send(client, request)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (500, "CommitStateUnknownException")
+    assert _send(client, client.append(client.file(2))).status_code == 404
+    catalog.lake.restore_table(client.table)
+    assert _send(client, request).status_code == 200
+    assert _ids(client) == [1]
+
+
 def test_the_same_request_sent_at_once_is_committed_once(client: HandMade) -> None:
     request, answers = client.append(client.file(1)), []
     threads = [threading.Thread(target=lambda: answers.append(_send(client, request).status_code)) for _ in range(4)]

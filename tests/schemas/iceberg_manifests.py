@@ -83,16 +83,16 @@ def manifest(
     *,
     content: str = "data",
     spec: IcebergSpec = BY_CARRIER_AND_DAY,
+    schema: Schema = SCHEMA,
     without: Sequence[str] = (),
     codec: str = "deflate",
 ) -> bytes:
     """A manifest; `without`: fields of the entry that this writer did not know."""
-    data_file = data_file_with_partition(spec.partition_type(SCHEMA), version)
-    schema = manifest_entry_schema_with_data_file(version, data_file)
-    avro = _avro(schema, "manifest_entry")
+    data_file = data_file_with_partition(spec.partition_type(schema), version)
+    avro = _avro(manifest_entry_schema_with_data_file(version, data_file), "manifest_entry")
     avro["fields"] = [field for field in avro["fields"] if field["name"] not in without]
     metadata = {
-        "schema": SCHEMA.model_dump_json(),
+        "schema": schema.model_dump_json(),
         "partition-spec": "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]",
         "format-version": str(version),
     }

@@ -8,11 +8,12 @@ import secrets
 import sys
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 
 import structlog
 
-from tests.simulation.simulation import simulate
+from tests.simulation.simulation import Outcome, simulate
 
 
 def main() -> int:
@@ -21,6 +22,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="the first world's seed (default: a fresh one)")
     parser.add_argument("--steps", type=int, default=300, help="intents per world, about")
     parser.add_argument("--worlds", type=int, default=1, help="how many worlds, with seeds counting up")
+    parser.add_argument("--engines", type=int, default=0, help="clients of REST catalogs beside the writers")
+    parser.add_argument("--expires", action="store_true", help="versions expire, and a worker sweeps")
+    parser.add_argument("--drops", action="store_true", help="writers drop, create, restore and replace tables")
     parser.add_argument("--trace", type=Path, default=None, help="write the last world's trace to this file")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -29,23 +33,39 @@ def main() -> int:
         print(f"seed {seed} steps {options.steps}", flush=True)
         began = time.perf_counter()
         try:
-            outcome = simulate(seed, options.steps, keep_trace=options.trace is not None)
+            outcome = simulate(
+                seed,
+                options.steps,
+                keep_trace=options.trace is not None,
+                engines=options.engines,
+                expires=options.expires,
+                drops=options.drops,
+            )
         except BaseException:
             traceback.print_exc()
-            print(f"FAILED: make simulate SEED={seed} STEPS={options.steps}", flush=True)
+            chosen = [f"--engines {options.engines}"] if options.engines else []
+            chosen += [f"--{name}" for name in ("expires", "drops") if getattr(options, name)]
+            more = f' ARGS="{" ".join(chosen)}"' if chosen else ""
+            print(f"FAILED: make simulate SEED={seed} STEPS={options.steps}{more}", flush=True)
             return 1
         elapsed_s = time.perf_counter() - began
         print(
             f"  held: {outcome.intents} intents ({outcome.committed} committed, {outcome.duplicates} duplicates, "
             f"{outcome.rejected} rejected) in {outcome.versions} roots and {outcome.leaves} live leaves, "
             f"{outcome.kills} kills, {outcome.rebalances} rebalances, {outcome.rereads} rereads, "
-            f"{outcome.virtual_s:.0f} virtual s in {elapsed_s:.1f} s, "
+            f"{_appends(outcome)}{outcome.virtual_s:.0f} virtual s in {elapsed_s:.1f} s, "
             f"trace {outcome.trace_digest}",
             flush=True,
         )
         if options.trace is not None:
             options.trace.write_text("\n".join(outcome.trace_lines) + "\n")
     return 0
+
+
+def _appends(outcome: Outcome) -> str:
+    heard = Counter(append.heard.value for append in outcome.appends)
+    ends = ", ".join(f"{count} {word}" for word, count in sorted(heard.items()))
+    return f"appends of engines: {ends}, {outcome.catalog_kills} catalogs killed, " if heard else ""
 
 
 if __name__ == "__main__":

@@ -105,16 +105,20 @@ async def _after(delay_s: float, work: Callable[[], Awaitable[T]]) -> T:
 
 @dataclass(slots=True)
 class ProcessStore:
-    """One process's connection to the store. A paused process hears nothing until it is resumed."""
+    """One process's connection to the store. A paused process hears nothing until it is resumed.
+
+    `faults`: how many of the reads fail, as a part of the usual ones.
+    """
 
     world: World
     name: str
     running: asyncio.Event
+    faults: float = 1.0
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
         await self._travel("get", key)
         found = await self.world.store.get(key)
-        if found is not None and self.world.chance(0.01):
+        if found is not None and self.world.chance(0.01 * self.faults):
             raise Unavailable("store-unavailable", f"{key}: the answer was cut off")
         await self._travel_back()
         return found
@@ -214,7 +218,7 @@ class ProcessStore:
     async def _travel(self, what: str, key: str) -> None:
         await asyncio.sleep(self.world.delay_s())
         await self.running.wait()
-        if self.world.is_cut_off(key) or self.world.chance(0.02):
+        if self.world.is_cut_off(key) or self.world.chance(0.02 * self.faults):
             self.world.trace.note(self.name, what, key, "503")
             raise Unavailable("store-unavailable", "503 Slow Down")
 

@@ -31,6 +31,8 @@ class Published:
     files: dict[TableName, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     first: dict[TableName, TableDefinition] = field(default_factory=dict)
     seen: dict[str, int | None] = field(default_factory=dict)
+    bases: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Table and sequence number → the version that engines have seen with it."""
 
     def record_of(self, intent: Intent) -> tuple[bytes, Headers]:
         """Value and headers of the record of an intent, which is published now."""

@@ -35,6 +35,8 @@ from rootline.tree.state.table_state import TableState
 from rootline.workers.app import WorkerService
 from tests.simulation.chaos import disturb_log, disturb_process, forget_and_cut_off
 from tests.simulation.decoded_once import decoded_once
+from tests.simulation.engine_side import EngineSide
+from tests.simulation.engines import Append
 from tests.simulation.faulty_world import Trace, World
 from tests.simulation.judgement import is_drained, judge
 from tests.simulation.namespaces import Steward, check_namespaces
@@ -62,6 +64,15 @@ _EXPIRING = {
     "rootline.sweep": "true",
     "rootline.sweep.interval-s": "1",
     "rootline.sweep.scan-retention-s": str(SCAN_RETENTION_S),
+}
+_MAINTAINED = {
+    "rootline.flush.data-files": "12",
+    "rootline.flush.vectors": "4",
+    "rootline.flush.hard-entries": "20",
+    "rootline.compact.leaves": "3",
+    "rootline.compact.dead-percent": "60",
+    "rootline.compact.vector-bytes": "20",
+    "rootline.compact.vector-files": "2",
 }
 _HOLD_S = 3.85
 """How long readers take, at most, where dates run so fast: less than what scans read is kept for."""
@@ -111,6 +122,9 @@ class Outcome:
     clients: int
     moved: int
     """Commits of clients, and those that were rejected because their job had moved."""
+    appends: Sequence[Append] = ()
+    """Of engines."""
+    catalog_kills: int = 0
 
 
 def simulate(
@@ -129,6 +143,7 @@ def simulate(
     namespaces: bool = False,
     tags: bool = False,
     clients: bool = False,
+    engines: int = 0,
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
@@ -142,17 +157,31 @@ def simulate(
     `namespaces`: clients make, change and drop the namespaces of the tables meanwhile.
     `tags`: writers tag versions of every age, and go back to them.
     `clients`: more than half of the appends are those of Iceberg clients, which move a few jobs.
+    `engines`: so many clients of two REST catalogs make as many calls as writers publish intents. No writer deletes by
+    value then: exports would have to read the files.
     """
-    crowd = Crowd(writers, steps, expires=expires, drops=drops, evolves=evolves, tags=tags, clients=clients)
+    crowd = Crowd(
+        writers,
+        steps,
+        expires=expires,
+        drops=drops,
+        evolves=evolves,
+        tags=tags,
+        clients=clients,
+        by_value=not engines,
+    )
 
     async def whole() -> Outcome:
         world, published = _world(seed, keep_trace, patience_s, expires), Published()
         stewards = [Steward(world, f"steward-{number}", TABLES) for number in range(3 if namespaces else 0)]
+        side = EngineSide.of(world, published, engines, steps, TABLES) if engines else None
         with decoded_once() if decode_once else nullcontext():
-            processes = await _live(world, published, seed, coordinators, limits, crowd, stewards)
+            processes = await _live(world, published, seed, coordinators, limits, crowd, stewards, side)
             states = await judge(world, published, TABLES)
             versions = await check_namespaces(world, stewards, TABLES)
-            return await _outcome(seed, world, processes, states, versions)
+            if side is not None:
+                side.check()
+            return await _outcome(seed, world, processes, states, versions, side)
 
     with _cycles_found_later():
         return run_virtually(whole())
@@ -180,6 +209,7 @@ class Crowd:
     evolves: bool
     tags: bool
     clients: bool
+    by_value: bool
 
     def writer(self, world: World, number: int, published: Published, seed: int) -> Writer:
         """Writers of one table do not agree on its partition, as clients in two languages do not."""
@@ -196,6 +226,7 @@ class Crowd:
         )
         writer.drops, writer.evolves, writer.stalls, writer.tags = self.drops, self.evolves, self.expires, self.tags
         writer.clients = self.clients
+        writer.by_value = self.by_value
         return writer
 
 
@@ -226,6 +257,7 @@ async def _live(
     limits: HeaderLimits,
     crowd: Crowd,
     stewards: Sequence[Steward],
+    side: EngineSide | None,
 ) -> list[Process]:
     """Everything happens, and comes to rest."""
     names = [f"coordinator-{number}" for number in range(coordinators)]
@@ -233,11 +265,13 @@ async def _live(
     processes.append(Process(world, "worker", WorkerService))
     for process in processes:
         process.start()
+    if side is not None:
+        side.start()
     try:
         for table in TABLES if crowd.expires else ():
             world.needed[table] = NeededObjects(world.store, table, 1_000 * SCAN_RETENTION_S, ROOT_RETENTION_MS)
         for table in TABLES:
-            await _create(world, table, processes, _EXPIRING if crowd.expires else _KEEPING, published)
+            await _create(world, table, processes, _EXPIRING if crowd.expires else _KEEPING, published, side)
     except BaseException:
         await _end(*_tasks(processes))
         raise
@@ -246,10 +280,11 @@ async def _live(
         disturb_log(world, list(TABLES)),
         *(disturb_process(world, process) for process in processes),
         *(steward.run() for steward in stewards),
+        *([] if side is None else [side.front.disturb()]),
         *([] if world.patience_s is None else [forget_and_cut_off(world, list(TABLES))]),
         *(read_slowly(world, table, f"{seed}/{at}", _HOLD_S) for at in range(4) for table in TABLES if crowd.expires),
     )
-    writing = asyncio.gather(*(writer.run() for writer in crowded))
+    writing = asyncio.gather(*(writer.run() for writer in crowded), *([] if side is None else side.running()))
     done, _ = await asyncio.wait({writing, chaos}, return_when=asyncio.FIRST_COMPLETED, timeout=100_000.0)
     try:
         if chaos in done:
@@ -261,11 +296,15 @@ async def _live(
         world.unreachable.clear()
         for process in processes:
             process.revive()
+        if side is not None:
+            await side.settle()
         await _drained(world, processes)
         for process in processes:
             await process.kill()
     finally:
         await _end(chaos, writing, *_tasks(processes))
+        if side is not None:
+            await side.close()
     await asyncio.gather(*world.late, return_exceptions=True)
     return processes
 
@@ -276,22 +315,14 @@ async def _create(
     processes: Sequence[Process],
     properties: Mapping[str, str],
     published: Published,
+    side: EngineSide | None,
 ) -> None:
-    definition = build_definition(
-        _SCHEMA,
-        partition_by=["k"],
-        table_uuid=uuid.UUID(int=world.rng.getrandbits(128)),
-        properties={
-            "rootline.flush.data-files": "12",
-            "rootline.flush.vectors": "4",
-            "rootline.flush.hard-entries": "20",
-            "rootline.compact.leaves": "3",
-            "rootline.compact.dead-percent": "60",
-            "rootline.compact.vector-bytes": "20",
-            "rootline.compact.vector-files": "2",
-            **properties,
-        },
-    )
+    all_properties = {**_MAINTAINED, **properties}
+    if side is not None:
+        await side.create(table, all_properties)
+        return
+    table_uuid = uuid.UUID(int=world.rng.getrandbits(128))
+    definition = build_definition(_SCHEMA, partition_by=["k"], table_uuid=table_uuid, properties=all_properties)
     published.first[table] = definition
     intent = Intent(
         intent_id=f"create-{table}", table=table, kind=IntentKind.CREATE, definition=definition.to_json().decode()
@@ -334,7 +365,12 @@ async def _end(*tasks: asyncio.Future[Any]) -> None:
 
 
 async def _outcome(
-    seed: int, world: World, processes: Sequence[Process], states: Sequence[TableState], namespaces: int
+    seed: int,
+    world: World,
+    processes: Sequence[Process],
+    states: Sequence[TableState],
+    namespaces: int,
+    side: EngineSide | None,
 ) -> Outcome:
     kinds = [verdict.kind for verdict in world.log.verdicts.values()]
     roots, pages = 0, 0
@@ -380,6 +416,8 @@ async def _outcome(
         namespaces=namespaces,
         clients=_committed(world, CLIENT.encode()),
         moved=sum(verdict.code == "progress-moved" for verdict in world.log.verdicts.values()),
+        appends=() if side is None else side.appends,
+        catalog_kills=0 if side is None else side.kills,
     )
 
 

@@ -86,6 +86,7 @@ class Writer:
     evolves: bool = False
     stalls: bool = False
     tags: bool = False
+    by_value: bool = True
     clients: bool = False
     definition: TableDefinition | None = None
     """That it has seen last, if it goes by that."""
@@ -121,7 +122,7 @@ class Writer:
                 intent = await self._of_name(view, intent)
             if view is not None and random.Random(f"leaf of {intent.intent_id}").random() < _LEAVES:
                 intent = await self._in_leaf(view, intent)
-            elif view is not None:
+            elif view is not None and self.by_value:
                 intent = await self._by_value(view, intent)
             if view is not None and self.clients:
                 intent = as_client(intent, view.header)

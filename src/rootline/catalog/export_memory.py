@@ -86,9 +86,13 @@ class Moment:
         """This moment."""
         return Moment(time.monotonic(), time.time())
 
-    def is_past(self) -> bool:
-        """Whether an object that was read at this moment must be re-read: that was over `TRUSTED_S` ago."""
-        return max(time.monotonic() - self.monotonic_s, time.time() - self.wall_s) > TRUSTED_S
+    def is_past(self, now: Moment) -> bool:
+        """Whether an object that was read at this moment must be re-read: that was over `TRUSTED_S` before `now`."""
+        return max(now.monotonic_s - self.monotonic_s, now.wall_s - self.wall_s) > TRUSTED_S
+
+
+Clock = Callable[[], Moment]
+"""Reads both clocks. By default they are the system's."""
 
 
 TABLES_MAX: Final = 64
@@ -135,12 +139,13 @@ class TableMemory:
     head: RootHeader | None = None
     """The header of the newest root, as last read."""
     head_read: Moment | None = None
+    clock: Clock = Moment.now
 
     def meet(self, head: RootHeader) -> None:
         """Set the newest root's header, just read. If a sweep has changed it, drop the knowledge of stored objects."""
         if self.head is None or SweepState.of(self.head) != SweepState.of(head):
             self.forget()
-        self.head, self.head_read = head, Moment.now()
+        self.head, self.head_read = head, self.clock()
 
     def forget(self) -> None:
         """Drop the knowledge of stored objects, which may be deleted. The newest export stays, and is re-read on
@@ -157,7 +162,7 @@ class TableMemory:
     @property
     def is_out_of_date(self) -> bool:
         """Whether the head must be re-read before a stored object may be used."""
-        return self.head_read is None or self.head_read.is_past()
+        return self.head_read is None or self.head_read.is_past(self.clock())
 
     def readable_of(self, header: RootHeader) -> tuple[Version, Mapping[str, Version]]:
         """The oldest version from which all up to the version of `header` can be read now, and the readable tags.
@@ -283,8 +288,9 @@ class TableMemory:
 class ExportMemory:
     """A cache of the export state of the most recently exported tables."""
 
-    def __init__(self, warehouse: str, tables_max: int = TABLES_MAX) -> None:
+    def __init__(self, warehouse: str, tables_max: int = TABLES_MAX, clock: Clock = Moment.now) -> None:
         self._warehouse = warehouse
+        self._clock = clock
         self._tables_max = tables_max
         self._tables: OrderedDict[tuple[TableName, FormatVersion], TableMemory] = OrderedDict()
         self._definitions: OrderedDict[TableName, tuple[bytes, TableDefinition]] = OrderedDict()
@@ -298,7 +304,7 @@ class ExportMemory:
         found = self._tables.get(name)
         if found is None:
             folder = ExportFolder.of(self._warehouse, table, format_version)
-            found = self._tables[name] = TableMemory(folder)
+            found = self._tables[name] = TableMemory(folder, clock=self._clock)
         self._tables.move_to_end(name)
         while len(self._tables) > self._tables_max:
             self._tables.popitem(last=False)

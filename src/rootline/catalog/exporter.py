@@ -27,10 +27,12 @@ from rootline.catalog.converted_deletes import each
 from rootline.catalog.export_keys import FormatVersion, format_of, snapshots_of
 from rootline.catalog.export_memory import (
     TABLES_MAX,
+    Clock,
     ExportCost,
     ExportMemory,
     ExportRequests,
     Index,
+    Moment,
     SweepState,
     TableMemory,
     write,
@@ -384,12 +386,14 @@ _Newest = tuple[TableName, FormatVersion | None]
 class TableExporter:
     """Exports tables of one warehouse, on one event loop. Its memory is bounded."""
 
-    def __init__(self, store: ObjectStore, base_url: str, *, cache: ReadCache | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, base_url: str, *, cache: ReadCache | None = None, clock: Clock = Moment.now
+    ) -> None:
         """`base_url`: the absolute URL of the warehouse for engines: `file:///dir`, `s3://bucket/prefix`."""
         self._store = store
         self._cache = ReadCache() if cache is None else cache
         self.base_url = base_url.rstrip("/")
-        self._memory = ExportMemory(base_url)
+        self._memory = ExportMemory(base_url, clock=clock)
         self._formats: OrderedDict[TableName, tuple[Version, FormatVersion]] = OrderedDict()
         self._making: dict[_Wanted, asyncio.Task[StoredMetadata]] = {}
         self._waiting: dict[_Newest, asyncio.Task[ExportedTable]] = {}

@@ -31,7 +31,7 @@ from rootline.ports.intent_log import NewRecord
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.bytes.intent_codec import encode_intent, encode_intent_json
 from rootline.schemas.bytes.record_headers import CONTENT_HEADER, content_of_intent, stated
-from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError
+from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import LogPosition, TableName, table_name
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import DEFAULT_LIMITS, VIEW_KINDS
@@ -107,13 +107,19 @@ async def publish_records(
         OutcomeUnknown: the log did not confirm them, after several attempts if `may_resend`. Publishing all of them
             again is safe.
     """
+    unknown: OutcomeUnknown | None = None
     for send in range(_SENDS_MAX):
         try:
             return await session.log.publish_many(records, oldest_file_ms=oldest_file_ms)
-        except OutcomeUnknown:
+        except OutcomeUnknown as error:
             if send == _SENDS_MAX - 1 or not may_resend:
                 raise
+            unknown = error
             await asyncio.sleep(_RESEND.after_failure(send + 1, session.environment.jitter()))
+        except Unavailable as error:
+            if unknown is None:
+                raise
+            raise unknown from error  # nothing was appended now, but maybe before
     raise AssertionError("unreachable: the last send returns or raises")
 
 

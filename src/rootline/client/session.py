@@ -100,16 +100,24 @@ class WriterStamp:
     """A counter that stamps intents. Thread-safe.
 
     With a supplied `writer_id`, the caller numbers the intents. Without one, the stamp numbers them from 0 for each
-    table. With a supplied `writer_sequence`, every intent has this number, so at most one of them is committed.
-    `content` states what they contain, as in `publish` of a producer.
+    table, under an id from `fresh_uuid`. With a supplied `writer_sequence`, every intent has this number, so at most
+    one of them is committed. `content` states what they contain, as in `publish` of a producer.
     """
 
-    def __init__(self, writer_id: str | None = None, writer_sequence: int | None = None, content: str = "") -> None:
+    def __init__(
+        self,
+        writer_id: str | None = None,
+        writer_sequence: int | None = None,
+        content: str = "",
+        *,
+        fresh_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
         if writer_id is not None and not 1 <= len(writer_id) <= 256:
             raise Invalid("setting-invalid", f"writer_id must have 1 to 256 characters, not {len(writer_id)}")
         if writer_id is not None and writer_id.startswith((PROCESS_WRITER_PREFIX, CLIENT_WRITER_PREFIX)):
             raise _reserved(writer_id)
         self._supplied = writer_id
+        self._fresh_uuid = fresh_uuid
         self._number = writer_sequence
         self.content = content
         self._mint()
@@ -121,7 +129,7 @@ class WriterStamp:
 
     def _mint(self) -> None:
         self._guard = threading.Lock()
-        self._minted = f"{PROCESS_WRITER_PREFIX}{uuid.uuid4()}"
+        self._minted = f"{PROCESS_WRITER_PREFIX}{self._fresh_uuid()}"
         self._next: defaultdict[str, int] = defaultdict(int)
         self._process = os.getpid()
 

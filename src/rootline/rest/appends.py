@@ -170,7 +170,13 @@ class ClientAppend:
 
     async def _plan(self) -> _Planned | bool:
         """The intent for the newest version. `True`: the request is done. `False`: it adds no file."""
-        root = await self.writing.head(self.table)
+        try:
+            root = await self.writing.head(self.table)
+        except Refusal:
+            dropped = await newest_root(self.writing.session.store, self.table)
+            if dropped is not None and dropped.header.is_tombstone and await self.was_committed(dropped.header):
+                raise self._unknown("the table was dropped since") from None  # its files are there for a restore
+            raise
         definition = await read_definition(self.writing.session.store, root.header)
         if _has_committed(root.header, self._writer):
             await self._check_repeated(root, definition)

@@ -140,6 +140,16 @@ async def test_an_unknown_outcome_is_sent_again_whole_before_anything_later() ->
     assert [position.offset for position in told if isinstance(position, LogPosition)] == [2, 3, 4, 5]
 
 
+async def test_a_log_that_is_away_after_an_unknown_outcome_may_have_the_intent() -> None:
+    log = ScriptedLog(
+        lambda _: OutcomeUnknown("publish-unknown", "no answer"), lambda _: Unavailable("log-unavailable", "away")
+    )
+    queue = PublishQueue()
+
+    assert await answers(log, queue, queued(queue, intent(0), intent(1))) == ["publish-unknown"] * 2
+    assert await log.numbers() == [0]
+
+
 async def test_a_log_that_is_away_tells_everybody_who_waits_and_nobody_after() -> None:
     log, queue = ScriptedLog(lambda _: Unavailable("log-unavailable", "away")), PublishQueue()
 

@@ -1,0 +1,39 @@
+"""Worlds whose tables are also written by engines, through REST catalogs that are killed at any await."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.engines import Heard
+from tests.simulation.simulation import Outcome, simulate
+
+pytestmark = pytest.mark.slow
+
+
+def heard(outcome: Outcome) -> dict[Heard, int]:
+    """How many appends ended in which way."""
+    return {each: sum(append.heard is each for append in outcome.appends) for each in Heard}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_engines_lose_and_double_nothing_and_delete_no_file_that_a_root_names(seed: int) -> None:
+    outcome = simulate(seed, 40, engines=6)
+    assert heard(outcome)[Heard.DONE] >= 15
+    assert outcome.catalog_kills >= 1
+
+
+def test_engines_delete_no_file_of_a_table_that_is_dropped_replaced_and_brought_back_meanwhile() -> None:
+    outcome = simulate(3, 40, engines=6, drops=True)
+    assert heard(outcome)[Heard.DONE] >= 8
+    assert outcome.drops >= 1
+
+
+def test_engines_lose_nothing_while_versions_expire_and_files_are_swept_all_the_time() -> None:
+    outcome = simulate(4, 40, engines=6, expires=True)
+    assert heard(outcome)[Heard.DONE] >= 10
+    assert outcome.expiries >= 1
+
+
+def test_the_same_seed_gives_the_same_trace_with_engines() -> None:
+    first, again = (simulate(5, 18, engines=3, keep_trace=True) for _ in range(2))
+    assert first.trace_lines == again.trace_lines
