@@ -40,7 +40,7 @@ import structlog
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rootline.coordinator.runtime.decoding_child import READY, frame
-from rootline.ports.intent_feed import RecordedRejection
+from rootline.ports.intent_feed import ANY_TABLE, RecordedRejection
 from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.bytes.record_headers import (
     KEY_ID,
@@ -72,7 +72,6 @@ UNREAD: Final = frozenset(
     {"undecodable", "intent-malformed", "kind-unknown", "intent-too-large", "batch-unreadable", "table-name-invalid"}
 )
 """Codes of records that are identified by their coordinates only."""
-_NEVER_PARKED: Final = UNREAD | {"table-parked"}
 _HELD_CHARS_MAX: Final = 300
 """Limit of a reason that is stored for later owners, in a small space."""
 
@@ -119,15 +118,19 @@ def poison_rejection(raw: LogRecord, how: str) -> Rejection:
     )
 
 
-def with_recorded_rejection(raw: LogRecord, found: Record | Rejection, code: str, message: str) -> Rejection:
+def with_recorded_rejection(
+    raw: LogRecord, found: Record | Rejection, code: str, message: str, table: TableName | None = ANY_TABLE
+) -> Rejection:
     """The rejection of `raw` with the `code` and `message` that an earlier owner of its partition recorded.
 
-    `found`: the record as this version decodes it. It supplies the intent's id and table.
+    `found`: the record as this version decodes it. It supplies the intent's id and table. `table`: as recorded. It
+    shows that the earlier owner could read the record.
     """
     verdict, letter = _rejection(raw, Invalid(code, message))
     if not isinstance(found, Record):
         return found if found[0].code == code else (verdict, letter)
-    if code in UNREAD:  # an earlier version could not read it, and so identified it by its coordinates
+    if code in UNREAD and table in (None, ANY_TABLE):
+        # an earlier version could not read it, and so identified it by its coordinates
         return verdict, letter
     named = {"intent_id": found.intent.intent_id, "table": found.intent.table}
     return verdict.model_copy(update=named), letter.model_copy(update=named)
@@ -139,9 +142,10 @@ def recorded_rejection_of(rejection: Rejection) -> RecordedRejection:
     reason = verdict.message or ""
     if len(reason) > _HELD_CHARS_MAX:
         reason = reason[: _HELD_CHARS_MAX - 1] + "…"
-    code = verdict.code or ""
-    table = None if code in _NEVER_PARKED else TableName(verdict.table)
-    return RecordedRejection(LogPosition(LogId(verdict.log), verdict.partition, verdict.offset), code, reason, table)
+    is_unread = verdict.intent_id == unread_id(verdict.log, verdict.partition, verdict.offset)
+    table = None if is_unread or verdict.code == "table-parked" else TableName(verdict.table)
+    position = LogPosition(LogId(verdict.log), verdict.partition, verdict.offset)
+    return RecordedRejection(position, verdict.code or "", reason, table)
 
 
 def _held(intent: Intent) -> int:

@@ -13,6 +13,7 @@ from rootline.coordinator.runtime.records import Rejection, decoded
 from rootline.schemas.bytes.intent_codec import encode_intent_json
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogRecord, TableName, Version
+from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.object_keys import root_key
 from rootline.testing.virtual_loop import run_virtually
@@ -26,7 +27,19 @@ from tests.support.group_log import GroupLog
 STUCK, LATE, FINE = TableName("q.q"), TableName("t.t"), TableName("f.f")
 
 
-def test_behind_a_quarantined_table_a_told_rejection_holds_for_hours_and_over_a_crash() -> None:
+@pytest.mark.parametrize(
+    ("refused", "code"),
+    [
+        (append_intent("x", LATE), "table-unknown"),
+        (
+            create_intent(LATE).model_copy(update={"intent_id": "x", "summary": {"rootline.own": "1"}}),
+            "intent-malformed",
+        ),
+    ],
+)
+def test_behind_a_quarantined_table_a_told_rejection_holds_for_hours_and_over_a_crash(
+    refused: Intent, code: str
+) -> None:
     async def main() -> None:
         log, store = GroupLog(2), HookedStore()
         async with coordinating("a", log=log, store=store) as group:
@@ -39,9 +52,9 @@ def test_behind_a_quarantined_table_a_told_rejection_holds_for_hours_and_over_a_
             store.inner.place(key, found.body[:-3])  # type: ignore[attr-defined]
             group.start("a")
             stuck = group.publish(append_intent("stuck", STUCK), partition=1)
-            early = group.publish(append_intent("x", LATE), partition=1)
+            early = group.publish(refused, partition=1)
             [told] = await group.decided(early)
-            assert told.code == "table-unknown"
+            assert told.code == code
             await asyncio.sleep(3_600)
             await group.decided(group.publish(create_intent(LATE), partition=0))
             await group.crash("a")

@@ -287,5 +287,5 @@ class Intake:
         if self.settings.lake is not None and raw.headers and isinstance(found, Record):
             found = of_lake(raw, found, self.settings.lake)
         if self.recorded and (answer := self.recorded.get(raw.position)) is not None:
-            return with_recorded_rejection(raw, found, answer.code, answer.message)
+            return with_recorded_rejection(raw, found, answer.code, answer.message, answer.table)
         return found

@@ -196,7 +196,44 @@ def test_callers_at_the_same_time_share_one_making(grown: ExportedLake) -> None:
     assert len({each.metadata for each in found}) == 1
     *others, maker = sorted((each.cost for each in found), key=lambda cost: cost.puts)
     assert maker.puts > 0
-    assert others == [ExportCost(lists=1)] * 4
+    assert others == [ExportCost()] * 4
+
+
+class HeldStore(ExportRequests):
+    """Stores no metadata.json before it is released."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.is_released = asyncio.Event()
+        self.made: list[ObjectKey] = []
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        if key.endswith(".metadata.json"):
+            self.made.append(key)
+            await self.is_released.wait()
+        return await super().put_if_absent(key, body, after=after)
+
+
+def test_callers_that_wait_for_a_running_export_share_the_next_one(grown: ExportedLake) -> None:
+    """A busy table has a new version for each of them. They get one export, and not one for each."""
+
+    async def several() -> tuple[list[ExportedTable], HeldStore]:
+        store = HeldStore(open_store(str(grown.folder)))
+        exporter = TableExporter(store, grown.base_url)
+        callers = [asyncio.ensure_future(exporter.export(TABLE, V3))]
+        while not store.made:
+            await asyncio.sleep(0.001)
+        for number in range(4):
+            await asyncio.to_thread(grown.table.append, rows(number))
+            callers.append(asyncio.ensure_future(exporter.export(TABLE, V3)))
+            await asyncio.sleep(0)
+        store.is_released.set()
+        return await asyncio.gather(*callers), store
+
+    head = grown.head
+    found, store = asyncio.run(several())
+    assert [each.asked_version for each in found] == [head, *[head + 4] * 4]
+    assert len(store.made) == 2
 
 
 def test_a_caller_that_gives_up_takes_nobody_along(grown: ExportedLake) -> None:
