@@ -204,12 +204,13 @@ class HeldStore(ExportRequests):
 
     def __init__(self, store: ObjectStore) -> None:
         super().__init__(store)
-        self.is_released = asyncio.Event()
+        self.is_held, self.is_released = asyncio.Event(), asyncio.Event()
         self.made: list[ObjectKey] = []
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         if key.endswith(".metadata.json"):
             self.made.append(key)
+            self.is_held.set()
             await self.is_released.wait()
         return await super().put_if_absent(key, body, after=after)
 
@@ -221,8 +222,7 @@ def test_callers_that_wait_for_a_running_export_share_the_next_one(grown: Export
         store = HeldStore(open_store(str(grown.folder)))
         exporter = TableExporter(store, grown.base_url)
         callers = [asyncio.ensure_future(exporter.export(TABLE, V3))]
-        while not store.made:
-            await asyncio.sleep(0.001)
+        await store.is_held.wait()
         for number in range(4):
             await asyncio.to_thread(grown.table.append, rows(number))
             callers.append(asyncio.ensure_future(exporter.export(TABLE, V3)))
