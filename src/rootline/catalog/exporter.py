@@ -218,12 +218,18 @@ class TableExporter:
     ) -> StoredMetadata:
         table = memory.folder.table
         async with memory.one_at_a_time:
-            stored = await stored_export(reads, memory, version)
-            if stored is not None:
-                if head is None:
-                    await self._check_stays(reads, memory, version)
-                return stored
-            root, newest = await self._root(reads, table, version, head)
+            if head is None or memory.newest is None:
+                stored = await stored_export(reads, memory, version)
+                if stored is not None:
+                    if head is None:
+                        await self._check_stays(reads, memory, version)
+                    return stored
+                root, newest = await self._root(reads, table, version, head)
+            else:  # this process makes the table's exports, so the root is needed most likely
+                finding = stored_export(reads, memory, version), self._root(reads, table, version, head)
+                stored, (root, newest) = await asyncio.gather(*finding)
+                if stored is not None:
+                    return stored
             memory.meet(newest)
 
             roots = {root.header.version: root}

@@ -48,7 +48,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.object_reader import read_pages_of
-from rootline.storage.metadata.root_reader import newest_root, read_definition
+from rootline.storage.metadata.root_reader import newest_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.storage.replanning import Patience, drive_async
 from rootline.tree.draft.summary import RESERVED_WORDS, USER_SUMMARY_CHARS_MAX
@@ -177,7 +177,7 @@ class ClientAppend:
             if dropped is not None and dropped.header.is_tombstone and await self.was_committed(dropped.header):
                 raise self._unknown("the table was dropped since") from None  # its files are there for a restore
             raise
-        definition = await read_definition(self.writing.session.store, root.header)
+        definition = await self.writing.definition(root)
         if _has_committed(root.header, self._writer):
             await self._check_repeated(root, definition)
             return True

@@ -48,7 +48,7 @@ from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.root_reader import name_state, newest_root, read_definition, read_root
+from rootline.storage.metadata.root_reader import name_state, newest_root, read_root
 from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema
 from rootline.tree.evolution.next_definition import evolved, replaced_definition
 
@@ -233,8 +233,8 @@ async def _change(
     session = writing.session
 
     async def plan() -> Intent | None:
-        header = (await writing.head(table)).header
-        before = await read_definition(session.store, header)
+        root = await writing.head(table)
+        header, before = root.header, await writing.definition(root)
         format_version = writing.catalog.format_of(asked, before.properties)
         shown = ShownTable(table, before, format_version, writing.catalog.folder(table, format_version).base)
         wanted.check_requirements(shown, await writing.refs(table, asked) if wanted.needs_refs else {})

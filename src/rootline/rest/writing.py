@@ -23,7 +23,8 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, name_in_namespace, namespace_of
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.root_reader import table_root
+from rootline.storage.metadata.read_cache import PlanningReads
+from rootline.storage.metadata.root_reader import read_definition, table_root
 
 READ_AT_ONCE: Final = 64
 _NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
@@ -66,6 +67,13 @@ class Writing:
                 if error.code in _NO_TABLE:
                     raise no_such_table(namespace_of(table), name_in_namespace(table)) from None
                 raise
+
+    async def definition(self, root: Root) -> TableDefinition:
+        """The definition that a root names. It is cached."""
+        reads = PlanningReads(self.session.store, self.session.cache)
+        found = await read_definition(reads, root.header)
+        reads.keep()
+        return found
 
     async def answer(self, table: TableName, format_version: FormatVersion | None) -> bytes:
         """The response for a table whose change is committed."""
