@@ -48,7 +48,8 @@ class HandMade:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.load()
+        if not self.metadata:
+            self.load()
 
     def load(self) -> HandMade:
         """Load the table again. Later commits are on its newest snapshot."""

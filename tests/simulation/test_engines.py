@@ -15,7 +15,7 @@ def heard(outcome: Outcome) -> dict[Heard, int]:
     return {each: sum(append.heard is each for append in outcome.appends) for each in Heard}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [2, 4])
 def test_engines_lose_and_double_nothing_and_delete_no_file_that_a_root_names(seed: int) -> None:
     outcome = simulate(seed, 40, engines=6)
     assert heard(outcome)[Heard.DONE] >= 15

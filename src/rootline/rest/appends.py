@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -33,16 +34,17 @@ from rootline.rest.job_progress import check_increases, progress_in
 from rootline.rest.live_sets import Difference, check_appends, check_honest, difference
 from rootline.rest.refusals import commit_failed
 from rootline.rest.table_changes import ShownTable, TableCommit, replacing_with_rows
-from rootline.rest.writing import Writing
+from rootline.rest.writing import RunningCommits, Writing
 from rootline.schemas.bytes.record_headers import kept_of, stated
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, ClientCommit
-from rootline.schemas.content_entry import ContentType, EntryPlace
+from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import SnapshotId, TableName, Version, WriterId, snapshot_id_of
 from rootline.schemas.intent import Intent, IntentKind, Isolation
 from rootline.schemas.object_keys import is_absolute
+from rootline.schemas.parts.name import NameState
 from rootline.schemas.parts.progress import ClientSnapshot, Progress
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
@@ -53,9 +55,12 @@ from rootline.storage.metadata.table_loader import load_state
 from rootline.storage.replanning import Patience, drive_async
 from rootline.tree.draft.summary import RESERVED_WORDS, USER_SUMMARY_CHARS_MAX
 from rootline.tree.evolution.next_definition import evolved
-from rootline.tree.parts.ledger import LedgerDraft, committed_version
+from rootline.tree.parts.ledger import CLIENT_RETENTION_S, LedgerDraft, committed_version
+from rootline.tree.state.table_state import TableState
 
 _SEQUENCE: Final = 0
+_REMEMBERED_MS: Final = 500 * CLIENT_RETENTION_S
+"""A commit on a base of at most this age is in the ledger, even if clocks differ by half an hour."""
 _CLIENTS_COUNTS: Final = (
     *RESERVED_WORDS,
     "manifests-created",
@@ -69,25 +74,38 @@ _CLIENTS_COUNTS: Final = (
 _APPEND, _REPLACE = "append", "replace"
 
 
-async def once(writing: Writing, table: TableName, asked: Updates, work: Callable[[str], Awaitable[bytes]]) -> bytes:
-    """The response of `work`, which gets the digest of the request. A running copy of the request shares it."""
+async def once(
+    writing: Writing,
+    table: TableName,
+    asked: Updates,
+    shown: FormatVersion | None,
+    work: Callable[[str], Awaitable[bytes]],
+) -> bytes:
+    """The response of `work`, which gets the digest of the request. A running copy of the request shares it.
+
+    `shown`: the format of the response, as the client asked for it.
+    """
     request = await asyncio.to_thread(_digest_of, table, asked)
-    running = writing.commits.running
-    task = running.get(request)
+    running, key = writing.commits.running, (request, shown)
+    task = running.get(key)
     if task is None:
-        task = running[request] = asyncio.ensure_future(work(request))
-        task.add_done_callback(lambda done: _forget(running, request, done))
+        task = running[key] = asyncio.ensure_future(work(request))
+        task.add_done_callback(lambda done: _forget(running, key, done))
     return await asyncio.shield(task)
 
 
-def _forget(running: dict[str, asyncio.Task[bytes]], request: str, done: asyncio.Task[bytes]) -> None:
-    running.pop(request, None)
+def _forget(running: RunningCommits, key: tuple[str, FormatVersion | None], done: asyncio.Task[bytes]) -> None:
+    running.pop(key, None)
     if not done.cancelled():
         done.exception()  # retrieved: its callers have it, or wait no longer
 
 
 def _digest_of(table: TableName, asked: Updates) -> str:
     return hashlib.sha256(f"{table}\0{asked.model_dump_json()}".encode()).hexdigest()
+
+
+class _OtherFiles(Refusal):
+    """Another commit has the snapshot id. No file of the request is in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +155,7 @@ class ClientAppend:
         found = await self._read(None, definition)
         if not found.added:
             return False
-        summary = self._summary(found, definition, ())
+        summary = self._summary(found, definition, (), 0)
         new = await for_intent(self.writing.session, self.table, definition, found.added)
         intent = Intent(
             intent_id=self.request,
@@ -157,6 +175,57 @@ class ClientAppend:
         )
         await self._settle(verdict, found)
         return True
+
+    async def may_be_refused(self, refusal: Refusal, error: Exception) -> bool:
+        """Whether a request may be answered with `refusal`. Clients delete their files after a 4xx.
+
+        `False`: the request is done, because all its files are live, under whatever id. `error`: the reason.
+
+        Raises:
+            Refusal: a part of it may be in the table, so the client must not delete a file.
+        """
+        if not 400 <= refusal.status < 500 or isinstance(error, _OtherFiles):
+            return True
+        if isinstance(error, RootlineError) and error.code == "sequence-reused":
+            return True
+        root = await self._newest_or_none()
+        if root is None or root.header.name.state is NameState.VIEW:
+            return True
+        is_known = await self.was_committed(root.header) or (not root.header.is_tombstone and await self._is_listed())
+        own = await self._own_files(root)
+        state = await self._state(root)
+        live = [file for file in own if state.find(EntryPlace(ContentType.DATA, file)) is not None]
+        if live and len(live) == len(own) and not root.header.is_tombstone:
+            return False
+        if is_known or live:
+            raise self._unknown("some of its files are, or were, in the table")
+        return True
+
+    async def _own_files(self, root: Root) -> list[str]:
+        """The data files that the client's own manifests add, as far as they can be read."""
+        table, ids = self.table, {each.snapshot_id for each in self.wanted.snapshots}
+        try:
+            definition = await self.writing.definition(root)
+            folder = ClientFolder(table, self._shown(definition).location)
+            reads = ClientReads(self.writing.session.store, folder, self.writing.commits)
+            async with asyncio.timeout(self.writing.timeout_s), self.writing.commits.reading:
+                listed = (await reads.listed(self.wanted.snapshots[-1].manifest_list)).values()
+                own = tuple(each for each in listed if each.is_data and each.added_snapshot_id in ids)
+                async with reads.of_size(own):
+                    entries = [entry for each in own for entry in await reads.entries(each, definition)]
+        except (MetadataMissing, Refusal, RootlineError, TimeoutError):
+            return []
+        added = [entry for entry in entries if entry.version_info.status is Status.ADDED]
+        return [folder.relative(entry.location) or entry.location for entry in added]
+
+    async def _is_listed(self) -> bool:
+        """Whether an export of the newest version lists one of the request's snapshots. Raises `Refusal`."""
+        try:
+            metadata = json.loads(await self.writing.load(self.table, self.asked))["metadata"]
+        except (Refusal, RootlineError) as error:
+            raise self._unknown(str(error)) from error
+        listed = {each["snapshot-id"] for each in metadata["snapshots"]}
+        return any(each.snapshot_id in listed for each in self.wanted.snapshots)
 
     async def was_committed(self, header: RootHeader) -> bool:
         """Whether the ledger in the table's newest root has the request's first snapshot. Pages are read for it."""
@@ -203,8 +272,13 @@ class ClientAppend:
         found = await self._read(base, after)
         if not found.added:
             return False
+        if _may_be_forgotten(header, base) and await self._is_listed():
+            if await self._all_live(found):
+                return True
+            raise self._unknown("its snapshot is listed, and its files are not in the table any more")
         is_append = all(each.operation == _APPEND for each in wanted.snapshots)
-        summary = self._summary(found, after, header.progress)
+        seen = 0 if base is None else int(base["sequence-number"])
+        summary = self._summary(found, after, header.progress, seen)
         if header.locations.horizon_ms:
             await self._check_stored(found)
         new = await for_intent(writing.session, table, after, found.added)
@@ -216,7 +290,7 @@ class ClientAppend:
             writer_id=self._writer,
             writer_sequence=_SEQUENCE,
             schema_id=self._schema_id(before, base) if after is before else after.current_schema_id,
-            read_sequence_number=0 if base is None else int(base["sequence-number"]),
+            read_sequence_number=seen,
             isolation=Isolation.SNAPSHOT if is_append else Isolation.SERIALIZABLE,
             filter=None if is_append else "true",  # an overwrite that removes nothing must not miss a row
             add_data_files=new.files,
@@ -331,7 +405,7 @@ class ClientAppend:
             return stated_id
         return None if base is None else int(base["schema-id"])
 
-    def _summary(self, found: Difference, definition: TableDefinition, known: Progress) -> dict[str, str]:
+    def _summary(self, found: Difference, definition: TableDefinition, known: Progress, seen: int) -> dict[str, str]:
         """The words of the intent. Raises `Refusal`: they are too long, or a job has stated them before."""
         table, snapshots = self.table, self.wanted.snapshots
         words = {key: text for each in snapshots for key, text in _own_words(each).items()}
@@ -339,7 +413,7 @@ class ClientAppend:
         hidden = [job for each in snapshots for job in progress_in(_own_words(each), definition.properties)]
         if not progress.keys() >= set(hidden):
             raise bad_request(f"{table}: the snapshots are of several streaming jobs: commit for one job at a time")
-        check_increases(table, words, progress, known)
+        check_increases(table, words, progress, known, seen)
         ids = tuple(ClientSnapshot(each.snapshot_id, each.operation) for each in snapshots)
         words[CLIENT] = ClientCommit(ids, found.digest, progress).to_json()
         if sum(len(key) + len(text) for key, text in words.items()) > USER_SUMMARY_CHARS_MAX:
@@ -396,31 +470,42 @@ class ClientAppend:
             return
         if kept is None:  # the ledger has forgotten the digest, and some files were rewritten or removed since
             raise self._unknown("its files are no longer compared")
-        raise commit_failed(
+        raise _OtherFiles(
+            409,
+            "CommitFailedException",
             f"{self.table}: snapshot {self.wanted.snapshots[0].snapshot_id} was committed with other files: reload the "
-            "table, and give the snapshot another id"
+            "table, and give the snapshot another id",
         )
 
     async def _newest(self) -> Root:
         """The newest root of the name, after something was published. Raises `Refusal` if it cannot be read."""
-        try:
-            root = await newest_root(self.writing.session.store, self.table)
-        except RootlineError as error:
-            raise self._unknown(error.message) from error
+        root = await self._newest_or_none()
         assert root is not None, "its intents have verdicts"
         return root
+
+    async def _newest_or_none(self) -> Root | None:
+        try:
+            return await newest_root(self.writing.session.store, self.table)
+        except RootlineError as error:
+            raise self._unknown(error.message) from error
 
     async def _all_live(self, found: Difference) -> bool:
         """Whether all added files are in the table now. Raises `Refusal` if that is unknown."""
         root = await self._newest()
         if root.header.is_tombstone:
             return False
+        state = await self._state(root)
+        live = [state.find(EntryPlace(ContentType.DATA, file.location)) for file in found.added]
+        for file, known in zip(found.added, live, strict=True):
+            if known is not None and known.entry.record_count != file.record_count:
+                raise self._unknown(f"{file.location[:200]!r} is in the table with another number of rows")
+        return None not in live
+
+    async def _state(self, root: Root) -> TableState:
         try:
-            state = await load_state(self.writing.session.store, root)
+            return await load_state(self.writing.session.store, root)
         except RootlineError as error:
             raise self._unknown(error.message) from error
-        places = (EntryPlace(ContentType.DATA, file.location) for file in found.added)
-        return all(state.find(place) is not None for place in places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,6 +525,13 @@ def _has_committed(header: RootHeader, writer: str) -> bool:
     """Whether the ledger in the header itself has the writer's only sequence."""
     record = header.ledger.writers.get(WriterId(writer))
     return record is not None and committed_version((record,), _SEQUENCE) is not None
+
+
+def _may_be_forgotten(header: RootHeader, base: Mapping[str, Any] | None) -> bool:
+    """Whether the ledger may have forgotten a commit that was made on `base`."""
+    if base is None:
+        return header.version > 0
+    return header.snapshot.timestamp_ms - int(base["timestamp-ms"]) > _REMEMBERED_MS
 
 
 def _version_of(header: RootHeader, snapshot_id: int) -> Version | None:

@@ -9,6 +9,7 @@ Source: the sink of Iceberg for Flink, its sink for Kafka Connect, its streaming
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -40,12 +41,21 @@ def progress_in(words: Mapping[str, str], properties: Mapping[str, str]) -> dict
 
 
 def check_increases(
-    table: str, words: Mapping[str, str], identities: Iterable[str], known: Iterable[JobProgress]
+    table: str, words: Mapping[str, str], identities: Iterable[str], known: Iterable[JobProgress], seen: int
 ) -> None:
-    """Check that each job's number is above its committed one. Raises `Refusal`."""
+    """Check that each job's number is above its committed one, and no offset of Kafka Connect below its own.
+
+    Raises `Refusal`. A second instance of a job, which reloads the table and repeats its commit, is refused so. Before
+    it reloads, the coordinator rejects it (`progress-moved`), because Kafka Connect compares its offsets after that.
+
+    `seen`: the sequence number of the client's base.
+    """
     committed = {job.identity: job.words for job in known}
+    moved = {job.identity for job in known if job.sequence_number > seen}
     for identity in identities:
         before = committed.get(identity, {})
+        if identity.startswith(_OFFSETS) and identity in before and identity not in moved:
+            _check_offsets(table, identity, _offsets(before[identity]), _offsets(words[identity]))
         for word, what in _NUMBERS.items():
             old, new = before.get(word), words.get(word)
             if old is not None and new is not None and _number(new) <= _number(old):
@@ -55,5 +65,23 @@ def check_increases(
                 )
 
 
+def _check_offsets(table: str, identity: str, old: Mapping[str, int], new: Mapping[str, int]) -> None:
+    lower = [partition for partition, offset in old.items() if new.get(partition, offset) < offset]
+    if lower or (old and not any(offset > old.get(partition, -1) for partition, offset in new.items())):
+        raise bad_request(
+            f"{table}: the offsets of {identity[:120]!r} are not above the committed ones: another instance of the job "
+            "committed them; reload the table, and continue after them"
+        )
+
+
+def _offsets(text: str) -> dict[str, int]:
+    """The offset of each partition. Empty if the text is not such an object."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return {key: each for key, each in found.items() if type(each) is int} if isinstance(found, dict) else {}
+
+
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) <= 20 else -1
+    return int(text) if text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20 else -1

@@ -53,6 +53,7 @@ STATUS_OF_CODE: Final[Mapping[str, Status]] = MappingProxyType(
         "sequence-reused": _COMMIT_FAILED,  # the id of a client's snapshot, with other files
         "view-changed": _COMMIT_FAILED,
         "file-already-live": Status(500, "CommitStateUnknownException"),  # the intent, or its files, are in the table
+        "file-removed": Status(500, "CommitStateUnknownException"),  # an earlier version has the file
     }
 )
 """The status of each code that is not a 400 when it refuses a change."""

@@ -30,7 +30,7 @@ from rootline.client.session import Commit
 from rootline.rest.appends import ClientAppend, once
 from rootline.rest.bodies import Name, Renaming, TableToCreate, TableToRegister, Updates
 from rootline.rest.client_files import MetadataMissing
-from rootline.rest.refusals import about, requirement_failed, table_exists
+from rootline.rest.refusals import about, refusal_of_change, requirement_failed, table_exists
 from rootline.rest.table_changes import (
     ShownTable,
     TableCommit,
@@ -41,7 +41,7 @@ from rootline.rest.table_changes import (
 )
 from rootline.rest.writing import Writing
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Corrupt, Invalid, Unavailable
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, snapshot_id_of, table_name
 from rootline.schemas.intent import Intent, IntentKind, Isolation
 from rootline.schemas.object_keys import is_absolute, key_of
@@ -101,16 +101,26 @@ async def commit(
         wanted = parsed_commit(table, asked)
 
         async def work(request: str = "") -> bytes:
+            appending = ClientAppend(writing, table, wanted, format_version, request)
             if wanted.is_create:
-                await _create_staged(writing, table, wanted, format_version, request)
+                await _create_staged(writing, table, wanted, format_version, appending)
                 return await writing.answer(table, format_version)
-            if wanted.snapshots and await _append(writing, table, wanted, format_version, request).commit():
+            if wanted.snapshots and await appending.commit():
                 return await writing.answer(table, format_version)
             if await _change(writing, table, wanted, format_version) is None:
                 return await writing.load(table, format_version)
             return await writing.answer(table, format_version)
 
-        return await (once(writing, table, asked, work) if wanted.snapshots else work())
+        async def with_rows(request: str) -> bytes:
+            try:
+                return await work(request)
+            except (Refusal, RootlineError) as error:
+                appending = ClientAppend(writing, table, wanted, format_version, request)
+                if await appending.may_be_refused(refusal_of_change(error, table), error):
+                    raise
+                return await writing.answer(table, format_version)
+
+        return await (once(writing, table, asked, format_version, with_rows) if wanted.snapshots else work())
 
 
 async def drop(writing: Writing, namespace: str, name: str, *, is_purge: bool) -> None:
@@ -166,12 +176,6 @@ async def _adopt(writing: Writing, table: TableName, location: str) -> None:
         ) from error
 
 
-def _append(
-    writing: Writing, table: TableName, wanted: TableCommit, asked: FormatVersion | None, request: str
-) -> ClientAppend:
-    return ClientAppend(writing, table, wanted, asked, request)
-
-
 async def _check_is_there(
     writing: Writing, table: TableName, wanted: TableCommit, format_version: FormatVersion | None
 ) -> None:
@@ -194,9 +198,12 @@ async def _check_is_there(
 
 
 async def _create_staged(
-    writing: Writing, table: TableName, wanted: TableCommit, format_version: FormatVersion | None, request: str
+    writing: Writing,
+    table: TableName,
+    wanted: TableCommit,
+    format_version: FormatVersion | None,
+    appending: ClientAppend,
 ) -> None:
-    appending = _append(writing, table, wanted, format_version, request)
     if wanted.snapshots:
         root = await newest_root(writing.session.store, table)
         is_its = root is not None and root.header.table_uuid == wanted.table_uuid

@@ -26,6 +26,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.read_cache import PlanningReads
 from rootline.storage.metadata.root_reader import read_definition, table_root
 
+RunningCommits = dict[tuple[str, FormatVersion | None], asyncio.Task[bytes]]
 READ_AT_ONCE: Final = 64
 _NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
 
@@ -34,12 +35,12 @@ _NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
 class CommitsAtOnce:
     """The commits with files that run now, bounded in number and in memory.
 
-    `running`: request → its task, whose result is the response. `reading`: the commits whose manifests are read.
-    `decoding`: one manifest at a time, because a thread for each would only compete for one interpreter. `large`: one
-    commit at a time may have many files.
+    `running`: digest of a request and format of its response → its task, whose result is the response. `reading`: the
+    commits whose manifests are read. `decoding`: one manifest at a time, because a thread for each would only compete
+    for one interpreter. `large`: one commit at a time may have many files.
     """
 
-    running: dict[str, asyncio.Task[bytes]] = field(default_factory=dict)
+    running: RunningCommits = field(default_factory=dict)
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
     decoding: asyncio.Lock = field(default_factory=asyncio.Lock)
     large: asyncio.Lock = field(default_factory=asyncio.Lock)
