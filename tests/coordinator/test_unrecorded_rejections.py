@@ -32,7 +32,7 @@ STUCK, LATE, FINE = TableName("q.q"), TableName("t.t"), TableName("f.f")
     [
         (append_intent("x", LATE), "table-unknown"),
         (
-            create_intent(LATE).model_copy(update={"intent_id": "x", "summary": {"rootline.own": "1"}}),
+            create_intent(LATE).model_copy(update={"intent_id": "x", "summary": {"total-own": "1"}}),
             "intent-malformed",
         ),
     ],

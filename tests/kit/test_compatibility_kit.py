@@ -66,7 +66,8 @@ def test_the_kit_passes_on_s3(tmp_path: Path, s3_service: S3Service) -> None:
     warehouse = f"s3://{s3_service.bucket}/kit"
     words = ("up", "--warehouse", warehouse, "--log", f"sqlite://{tmp_path}/log", "--http-port", "0")
     with running(*words, output=tmp_path / "up.log", environment=s3_service.environment() | PREFIXES) as service:
-        check(run_kit({"uri": service.url, **CLIENT}, tmp_path))
+        keys = {"s3.access-key-id": s3_service.access_key_id, "s3.secret-access-key": s3_service.secret_access_key}
+        check(run_kit({"uri": service.url, **CLIENT, **keys}, tmp_path))
 
 
 def test_every_test_that_does_not_pass_is_on_the_page_for_users() -> None:
