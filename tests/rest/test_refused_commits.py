@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rootline.rest.writing import SMALL_BYTES, CommitsAtOnce
 from tests.rest.hand_made import HandMade, fresh_id
 from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem, writing_catalog
 
@@ -110,3 +111,9 @@ def test_a_second_instance_of_a_kafka_connector_does_not_double_the_rows_of_the_
         assert _status(zombie, zombie.append(zombie.file(1, 2), **{OFFSETS: offsets})) == 400
     assert _status(zombie, zombie.append(zombie.file(3), **{OFFSETS: '{"0":100,"1":8}'})) == 200
     assert _ids(client) == [1, 2, 3]
+
+
+def test_a_small_commit_does_not_wait_while_a_large_manifest_is_decoded() -> None:
+    commits = CommitsAtOnce()
+    assert commits.turn(1_000) is commits.turn(SMALL_BYTES), "one at a time"
+    assert commits.turn(1_000) is not commits.turn(SMALL_BYTES + 1)

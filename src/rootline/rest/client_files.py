@@ -4,7 +4,7 @@ Owns: a table's folder in the forms in which clients write it, the places of cli
 read. Does not own: the bytes of lists and manifests (`manifest_codec`), the difference between two of them
 (`live_sets`), the rules of a location (`rootline.schemas.intent_rules`).
 Invariants: a list or a manifest is read below the table's own folder only. A limit is checked before the bytes it
-bounds are in memory. Decoding runs on a thread, and one manifest is decoded at a time.
+bounds are in memory. Decoding runs on a thread, one small and one large object at a time.
 
 Theory. Clients put their lists and manifests into the folder that `write.metadata.path` names. Exports set it
 to `rest/metadata` of the table. A client that ignores it uses `metadata`, where Rootline has only folders. A file's
@@ -134,7 +134,7 @@ class ClientReads:
             Refusal: it is outside the table's folder, too large, or not a list.
         """
         body = await self._read(location, None, LIST_LIMITS.object_bytes)
-        async with self.commits.decoding:
+        async with self.commits.turn(len(body)):
             try:
                 return await asyncio.to_thread(self._by_place, body, location[:200])
             except Corrupt as error:
@@ -186,7 +186,7 @@ class ClientReads:
             found, self.rest = manifest_entries(body, definition, listed, limits=self.rest)
             return found
 
-        async with self.commits.decoding:
+        async with self.commits.turn(len(body)):
             try:
                 return await asyncio.to_thread(decode)
             except Corrupt as error:

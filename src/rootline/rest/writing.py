@@ -28,6 +28,7 @@ from rootline.storage.metadata.root_reader import read_definition, table_root
 
 RunningCommits = dict[tuple[str, FormatVersion | None], asyncio.Task[bytes]]
 READ_AT_ONCE: Final = 64
+SMALL_BYTES: Final = 128 * 1024
 _NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
 
 
@@ -36,14 +37,22 @@ class CommitsAtOnce:
     """The commits with files that run now, bounded in number and in memory.
 
     `running`: digest of a request and format of its response → its task, whose result is the response. `reading`: the
-    commits whose manifests are read. `decoding`: one manifest at a time, because a thread for each would only compete
-    for one interpreter. `large`: one commit at a time may have many files.
+    commits whose manifests are read. `large`: one commit at a time may have many files.
     """
 
     running: RunningCommits = field(default_factory=dict)
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
-    decoding: asyncio.Lock = field(default_factory=asyncio.Lock)
     large: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _small_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def turn(self, size_in_bytes: int) -> asyncio.Lock:
+        """The turn to decode a list or a manifest of this size on a thread.
+
+        They are decoded one at a time, because threads would only compete for one interpreter. A small one does not
+        wait for the large ones of other clients.
+        """
+        return self._small_turn if size_in_bytes <= SMALL_BYTES else self._turn
 
 
 @dataclass(frozen=True, slots=True)
