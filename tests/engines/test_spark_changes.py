@@ -197,15 +197,15 @@ def test_rows_are_appended_and_a_select_creates_a_table(own: Changed) -> None:
 
 
 def test_removed_rows_are_refused_and_only_a_select_that_replaces_leaves_its_file_behind(own: Changed) -> None:
-    own.spark.run("create table own.demo.rows (id bigint, name string) using iceberg")
-    table = own.lake.table("demo.rows")
+    own.spark.run("create table own.demo.whole (id bigint, name string) using iceberg")
+    table = own.lake.table("demo.whole")
     table.append(pa.table({"id": [1], "name": ["a"]}))
     head = table.head()
     for statement, left in {
-        "insert overwrite own.demo.rows values (2, 'b')": [],
-        "delete from own.demo.rows where id = 1": [],
-        "truncate table own.demo.rows": [],
-        "create or replace table own.demo.rows using iceberg as select 2L as id, 'b' as name": ["demo/rows/data"],
+        "insert overwrite own.demo.whole values (2, 'b')": [],
+        "delete from own.demo.whole where id = 1": [],
+        "truncate table own.demo.whole": [],
+        "create or replace table own.demo.whole using iceberg as select 2L as id, 'b' as name": ["demo/whole/data"],
     }.items():
         before = own.files()
         with pytest.raises(SparkRefused, match=NO_REMOVALS):
@@ -213,7 +213,7 @@ def test_removed_rows_are_refused_and_only_a_select_that_replaces_leaves_its_fil
         assert [str(path.parent) for path in sorted(own.files() - before)] == left, statement
     assert table.head() == head
     with pytest.raises(SparkRefused, match="sets no branch or tag"):
-        own.spark.run("alter table own.demo.rows create tag kept")
+        own.spark.run("alter table own.demo.whole create tag kept")
     with pytest.raises(SparkRefused, match=r"gc\.enabled is always false"):
-        own.spark.run("alter table own.demo.rows set tblproperties ('gc.enabled' = 'true')")
+        own.spark.run("alter table own.demo.whole set tblproperties ('gc.enabled' = 'true')")
     assert table.scan().to_arrow().to_pylist() == [{"id": 1, "name": "a"}]
