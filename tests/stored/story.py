@@ -27,9 +27,11 @@ from rootline.client.producer import Receipt
 from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.hosting.rights import rights_of
+from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, ClientCommit
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, RemovedFile
+from rootline.schemas.parts.progress import ClientSnapshot
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.workers.jobs.job import JobOutcome
 from rootline.workers.kinds import BY_HAND, maintain
@@ -244,6 +246,14 @@ def remove(name: str) -> Intent:
     return Intent(intent_id=f"remove-{name}", table=FEED, kind=IntentKind.REMOVE, remove_files=[removed])
 
 
+def of_a_client() -> Intent:
+    """An append as the REST catalog publishes it for a streaming job of Spark."""
+    words = {"spark.sql.streaming.queryId": "q-1", "spark.sql.streaming.epochId": "7"}
+    commit = ClientCommit((ClientSnapshot(7_001, "append"),), "ab" * 32, {"spark q-1": tuple(words)})
+    of_spark = {"writer_id": f"{CLIENT_WRITER_PREFIX}7001", "writer_sequence": 0, "read_sequence_number": 1}
+    return append("of-spark", 5).model_copy(update={**of_spark, "summary": {**words, CLIENT: commit.to_json()}})
+
+
 def _feed(lake: Lake) -> list[Told]:
     lake.create_table(FEED, {"id": "long"}, properties={"rootline.expire": "false"})
 
@@ -253,6 +263,8 @@ def _feed(lake: Lake) -> list[Told]:
 
     with ThreadPoolExecutor(16) as pool:
         receipts = list(pool.map(publish, range(WRITERS)))
+    with lake.producer() as producer:
+        producer.publish(of_a_client()).verdict()
     intents = (append("first", 3), append("second", 4), remove("first"), remove("none"), append("second", 4, again="!"))
     with lake.producer("loader") as producer:
         receipts += [producer.publish(intent, writer_sequence=number) for number, intent in enumerate(intents)]
