@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.rest.hand_made import HandMade
 from tests.rest.writing_catalog import SCHEMA, WritingCatalog, writing_catalog
 
 
@@ -21,3 +22,9 @@ def table(catalog: WritingCatalog, request: pytest.FixtureRequest) -> str:
     name = f"t{abs(hash(request.node.name))}"
     assert catalog.create("demo", name=name, schema=SCHEMA, properties={"owner": "me"}).status_code == 200
     return f"demo.{name}"
+
+
+@pytest.fixture
+def client(catalog: WritingCatalog, table: str) -> HandMade:
+    """A client of an empty table."""
+    return HandMade(catalog, table)

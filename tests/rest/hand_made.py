@@ -56,6 +56,11 @@ class HandMade:
         self.metadata = self.catalog.load(self.table)
         return self
 
+    def ids(self) -> list[int]:
+        """The ids of the table's rows, ascending, as Rootline reads them."""
+        found: list[int] = sorted(self.catalog.lake.table(self.table).scan().to_arrow().column("id").to_pylist())
+        return found
+
     @property
     def location(self) -> str:
         """The table's location."""

@@ -25,17 +25,6 @@ from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem
 _FAILED = (409, "CommitFailedException")
 
 
-@pytest.fixture
-def client(catalog: WritingCatalog, table: str) -> HandMade:
-    """A client of an empty table."""
-    return HandMade(catalog, table)
-
-
-def _ids(client: HandMade) -> list[int]:
-    found: list[int] = sorted(client.catalog.lake.table(client.table).scan().to_arrow().column("id").to_pylist())
-    return found
-
-
 def _main(client: HandMade) -> int | None:
     """The newest snapshot. Verdicts alone make versions, but no snapshots."""
     found: int | None = client.catalog.load(client.table)["refs"].get("main", {}).get("snapshot-id")
@@ -48,18 +37,18 @@ def _send(client: HandMade, request: tuple[list[Any], list[Any]]) -> httpx.Respo
 
 def _refused(client: HandMade, request: tuple[list[Any], list[Any]], status: int = 400) -> str:
     """The message of a refusal, after which the table is unchanged."""
-    before = _main(client), _ids(client)
+    before = _main(client), client.ids()
     answer = _send(client, request)
     found, message = problem(answer)
     assert found == status, message
-    assert (_main(client), _ids(client)) == before
+    assert (_main(client), client.ids()) == before
     return message
 
 
 def test_an_honest_append_is_committed(client: HandMade) -> None:
     answer = _send(client, client.append(client.file(1, 2), client.file(3), note="kept"))
     assert answer.status_code == 200, answer.text
-    assert _ids(client) == [1, 2, 3]
+    assert client.ids() == [1, 2, 3]
     [*_, newest] = answer.json()["metadata"]["snapshots"]
     assert newest["summary"]["added-data-files"] == "2"
 
@@ -69,7 +58,7 @@ def test_the_same_request_again_is_answered_as_done(client: HandMade) -> None:
     assert _send(client, request).status_code == 200
     newest = _main(client)
     assert _send(client, request).status_code == 200
-    assert (_main(client), _ids(client)) == (newest, [1])
+    assert (_main(client), client.ids()) == (newest, [1])
 
 
 def test_the_same_request_after_its_manifests_were_deleted_is_answered_as_done(client: HandMade) -> None:
@@ -78,7 +67,7 @@ def test_the_same_request_after_its_manifests_were_deleted_is_answered_as_done(c
     for each in (client.folder / "rest/metadata").iterdir():
         each.unlink()
     assert _send(client, request).status_code == 200
-    assert _ids(client) == [1]
+    assert client.ids() == [1]
 
 
 def test_the_same_request_after_its_table_was_dropped_is_no_4xx(client: HandMade, catalog: WritingCatalog) -> None:
@@ -90,7 +79,7 @@ def test_the_same_request_after_its_table_was_dropped_is_no_4xx(client: HandMade
     assert _send(client, client.append(client.file(2))).status_code == 404
     catalog.lake.restore_table(client.table)
     assert _send(client, request).status_code == 200
-    assert _ids(client) == [1]
+    assert client.ids() == [1]
 
 
 def test_the_same_request_sent_at_once_is_committed_once(client: HandMade) -> None:
@@ -101,7 +90,7 @@ def test_the_same_request_sent_at_once_is_committed_once(client: HandMade) -> No
     for thread in threads:
         thread.join()
     assert answers == [200] * 4
-    assert _ids(client) == [1]
+    assert client.ids() == [1]
 
 
 def test_another_commit_under_a_committed_snapshot_id_fails(client: HandMade) -> None:
@@ -110,7 +99,7 @@ def test_another_commit_under_a_committed_snapshot_id_fails(client: HandMade) ->
     answer = _send(client, client.append(client.file(2), snapshot_id=same))
     assert (answer.status_code, answer.json()["error"]["type"]) == _FAILED
     assert "with other files" in problem(answer)[1]
-    assert _ids(client) == [1]
+    assert client.ids() == [1]
 
 
 def test_the_same_files_under_another_id_are_not_added_again(client: HandMade) -> None:
@@ -119,7 +108,7 @@ def test_the_same_files_under_another_id_are_not_added_again(client: HandMade) -
     newest = _main(client)
     assert _send(client, client.append(file)).status_code == 200
     assert _send(client.load(), client.append(file)).status_code == 200
-    assert (_main(client), _ids(client)) == (newest, [1])
+    assert (_main(client), client.ids()) == (newest, [1])
 
 
 def test_files_of_which_some_are_live_are_refused_so_that_no_client_deletes_them(client: HandMade) -> None:
@@ -127,14 +116,14 @@ def test_files_of_which_some_are_live_are_refused_so_that_no_client_deletes_them
     assert _send(client, client.append(file)).status_code == 200
     answer = _send(client, client.append(file, client.file(2)))
     assert (answer.status_code, answer.json()["error"]["type"]) == (500, "CommitStateUnknownException")
-    assert _ids(client) == [1]
+    assert client.ids() == [1]
 
 
 def test_a_refused_id_may_be_used_for_another_attempt(client: HandMade) -> None:
     same = fresh_id()
     _refused(client, client.append(client.file(1, path="s3://elsewhere/x.parquet"), snapshot_id=same))
     assert _send(client, client.append(client.file(2), snapshot_id=same)).status_code == 200
-    assert _ids(client) == [2]
+    assert client.ids() == [2]
 
 
 def test_a_snapshot_without_a_change_is_answered_as_done(client: HandMade) -> None:
@@ -191,7 +180,7 @@ def test_an_overwrite_that_removes_nothing_misses_no_row_that_came_meanwhile(cli
     client.catalog.lake.table(client.table).append({"id": [7], "ts": [None]})
     _refused(client, request, 409)
     assert _send(client.load(), client.append(client.file(2), operation="overwrite")).status_code == 200
-    assert _ids(client) == [1, 2, 7]
+    assert client.ids() == [1, 2, 7]
 
 
 def test_deletes_of_rows_are_not_taken_yet(client: HandMade) -> None:
@@ -270,7 +259,7 @@ def test_a_partition_value_that_is_encoded_once_is_part_of_a_files_name(client: 
     size = Path(at.removeprefix("file://")).stat().st_size
     answer = _send(client, client.append(client.file(4, path=at, file_size_in_bytes=size)))
     assert answer.status_code == 200, answer.text
-    assert _ids(client) == [4]
+    assert client.ids() == [4]
 
 
 @pytest.mark.parametrize(
@@ -384,13 +373,13 @@ def test_metadata_where_a_client_that_ignores_the_property_writes_it_is_read(cli
     manifest = client.manifest(made, [(ADDED, client.file(1))], path=f"{client.location}/metadata/{uuid4()}-m0.avro")
     where = client.manifest_list(made, [manifest], path=f"{client.location}/metadata/snap-{made}-0-{uuid4()}.avro")
     assert _send(client, client.request(client.snapshot(made, where))).status_code == 200
-    assert _ids(client) == [1]
+    assert client.ids() == [1]
 
 
 def test_statistics_of_columns_that_are_gone_are_dropped(client: HandMade) -> None:
     file = client.file(1, value_counts={1: 1, 2: 1, 77: 9}, lower_bounds={77: b"x"}, upper_bounds={77: b"y"})
     assert _send(client, client.append(file)).status_code == 200
-    assert _ids(client) == [1]
+    assert client.ids() == [1]
 
 
 def test_many_files_are_listed_in_leaves(client: HandMade) -> None:
@@ -401,7 +390,7 @@ def test_many_files_are_listed_in_leaves(client: HandMade) -> None:
     assert client.catalog.commit(client.table, [few]).status_code == 200
     client.load()
     assert _send(client, client.append(client.file(8), client.file(9))).status_code == 200
-    assert _ids(client) == [0, 1, 1, 2, 8, 9]
+    assert client.ids() == [0, 1, 1, 2, 8, 9]
 
 
 def test_a_coordinator_that_does_not_know_commits_of_clients_is_unavailable(
@@ -433,7 +422,7 @@ def test_an_append_without_a_verdict_is_unknown_and_done_when_it_is_sent_again(
         answer = _send(client, request)
     assert (answer.status_code, answer.json()["error"]["type"]) == (504, "CommitStateUnknownException")
     assert _send(client, request).status_code == 200
-    assert _ids(client) == [1]
+    assert client.ids() == [1]
 
 
 def test_a_client_finds_its_own_id_in_the_answer_and_may_set_main_to_it(client: HandMade) -> None:
@@ -467,7 +456,7 @@ def test_a_staged_table_is_created_with_its_rows_as_one_version(catalog: Writing
     ]
     request = [*made, *updates], [{"type": "assert-create"}]
     assert _send(client, request).status_code == 200
-    assert _ids(client) == [1, 2]
+    assert client.ids() == [1, 2]
     assert len(catalog.load("demo.filled")["snapshots"]) == 2, "the version, and the client's own id"
     assert catalog.load("demo.filled")["table-uuid"] == staged["table-uuid"]
     assert _send(client, request).status_code == 200, "the same request again"

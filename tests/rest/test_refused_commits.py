@@ -10,23 +10,13 @@ import pytest
 
 from rootline.rest.writing import SMALL_BYTES, CommitsAtOnce
 from tests.rest.hand_made import HandMade, fresh_id
-from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem, writing_catalog
+from tests.rest.writing_catalog import SCHEMA, problem, writing_catalog
 
 UNKNOWN = 500
 """The status after which no client deletes a file."""
 FLINK = {"flink.job-id": "a", "flink.operator-id": "s", "flink.max-committed-checkpoint-id": "5"}
 OFFSETS = "kafka.connect.offsets.control.group"
 Request = tuple[list[Any], list[Any]]
-
-
-@pytest.fixture
-def client(catalog: WritingCatalog, table: str) -> HandMade:
-    return HandMade(catalog, table)
-
-
-def _ids(client: HandMade) -> list[int]:
-    found: list[int] = sorted(client.catalog.lake.table(client.table).scan().to_arrow().column("id").to_pylist())
-    return found
 
 
 def _status(client: HandMade, request: Request) -> int:
@@ -38,7 +28,7 @@ def test_a_job_that_restarts_and_repeats_its_files_under_another_id_is_done(clie
     assert _status(client, client.append(file, **FLINK)) == 200
     assert _status(client, client.append(file, **FLINK)) == 200, "the checkpoint is committed, and so are its files"
     assert _status(client, client.append(client.file(3), **FLINK)) == 400
-    assert _ids(client) == [1, 2]
+    assert client.ids() == [1, 2]
 
 
 def test_an_overwrite_of_a_stale_base_whose_files_are_in_the_table_is_done(client: HandMade) -> None:
@@ -47,7 +37,7 @@ def test_an_overwrite_of_a_stale_base_whose_files_are_in_the_table_is_done(clien
     again = stale.append(file)
     again[0][0]["snapshot"]["summary"]["operation"] = "overwrite"
     assert _status(stale, again) == 200
-    assert _ids(client) == [1]
+    assert client.ids() == [1]
 
 
 def test_a_file_that_was_rewritten_since_is_not_refused_with_a_4xx(client: HandMade) -> None:
@@ -56,7 +46,7 @@ def test_a_file_that_was_rewritten_since_is_not_refused_with_a_4xx(client: HandM
     client.catalog.lake.table(client.table).rewrite()
     client.load()
     assert _status(client, client.append(first, client.file(3))) == UNKNOWN
-    assert _ids(client) == [1, 2]
+    assert client.ids() == [1, 2]
 
 
 def test_a_file_of_the_table_with_another_number_of_rows_is_not_done(client: HandMade) -> None:
@@ -77,7 +67,7 @@ def test_the_rows_of_a_commit_that_the_ledger_has_forgotten_do_not_come_back(
     for number in (50, 51):  # the ledger forgets with a commit
         assert _status(client.load(), client.append(client.file(number))) == 200
     assert _status(client, request) == UNKNOWN
-    assert _ids(client) == [50, 51]
+    assert client.ids() == [50, 51]
 
 
 def test_a_table_that_was_created_with_its_rows_is_the_requests_own_under_any_id(tmp_path: Path) -> None:
@@ -97,7 +87,7 @@ def test_a_table_that_was_created_with_its_rows_is_the_requests_own_under_any_id
 
         assert _status(client, request()) == 200
         assert _status(client, request()) == 200
-        assert _ids(client) == [1, 2]
+        assert client.ids() == [1, 2]
 
 
 def test_a_second_instance_of_a_kafka_connector_does_not_double_the_rows_of_the_first(client: HandMade) -> None:
@@ -110,7 +100,7 @@ def test_a_second_instance_of_a_kafka_connector_does_not_double_the_rows_of_the_
     for offsets in ('{"0":100,"1":7}', '{"0":50,"1":8}'):
         assert _status(zombie, zombie.append(zombie.file(1, 2), **{OFFSETS: offsets})) == 400
     assert _status(zombie, zombie.append(zombie.file(3), **{OFFSETS: '{"0":100,"1":8}'})) == 200
-    assert _ids(client) == [1, 2, 3]
+    assert client.ids() == [1, 2, 3]
 
 
 def test_a_small_commit_does_not_wait_while_a_large_manifest_is_decoded() -> None:

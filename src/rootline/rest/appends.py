@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -221,7 +220,7 @@ class ClientAppend:
     async def _is_listed(self) -> bool:
         """Whether an export of the newest version lists one of the request's snapshots. Raises `Refusal`."""
         try:
-            metadata = json.loads(await self.writing.load(self.table, self.asked))["metadata"]
+            metadata = await self.writing.metadata(self.table, self.asked)
         except (Refusal, RootlineError) as error:
             raise self._unknown(str(error)) from error
         listed = {each["snapshot-id"] for each in metadata["snapshots"]}
@@ -239,13 +238,7 @@ class ClientAppend:
 
     async def _plan(self) -> _Planned | bool:
         """The intent for the newest version. `True`: the request is done. `False`: it adds no file."""
-        try:
-            root = await self.writing.head(self.table)
-        except Refusal:
-            dropped = await newest_root(self.writing.session.store, self.table)
-            if dropped is not None and dropped.header.is_tombstone and await self.was_committed(dropped.header):
-                raise self._unknown("the table was dropped since") from None  # its files are there for a restore
-            raise
+        root = await self.writing.head(self.table)
         definition = await self.writing.definition(root)
         if _has_committed(root.header, self._writer):
             await self._check_repeated(root, definition)

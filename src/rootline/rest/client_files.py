@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rootline.catalog.rest.responses import Refusal, bad_request
+from rootline.catalog.rest.responses import bad_request
 from rootline.ports.object_store import ObjectStore
 from rootline.rest.writing import CommitsAtOnce
 from rootline.schemas.bytes.foreign_avro import MANIFEST_LIMITS, AvroLimits
@@ -204,8 +204,3 @@ class ClientReads:
             raise bad_request(f"{table}: {error.message}") from error
         except Invalid as error:
             raise bad_request(f"{table}: {error.message}") from error
-
-
-def missing(error: MetadataMissing) -> Refusal:
-    """The refusal of a commit whose metadata does not exist."""
-    return bad_request(str(error))

@@ -8,7 +8,6 @@ A change whose intent was committed is never answered with a 4xx.
 
 from __future__ import annotations
 
-import json
 import uuid
 from contextlib import suppress
 from typing import Final
@@ -183,7 +182,7 @@ async def _check_is_there(
 
     A client sends this after a refused attempt, when it finds that its commit is there. It means no rollback.
     """
-    metadata = json.loads(await writing.load(table, format_version))["metadata"]
+    metadata = await writing.metadata(table, format_version)
     listed = {each["snapshot-id"]: each for each in metadata["snapshots"]}
     found = None if wanted.main is None else listed.get(wanted.main)
     if found is not None and not wanted.definitions:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.exported_definition import ExportedDefinition
@@ -66,7 +66,7 @@ class Writing:
     commits: CommitsAtOnce = field(default_factory=CommitsAtOnce)
 
     async def head(self, table: TableName) -> Root:
-        """The newest root of a table. Raises `Refusal` if there is none."""
+        """The newest root of a table. Raises `Refusal` if the table does not exist."""
         with about(table):
             try:
                 cache = self.session.cache
@@ -97,10 +97,15 @@ class Writing:
         assert loaded.body is not None, "no entity tag was given"
         return loaded.body
 
+    async def metadata(self, table: TableName, format_version: FormatVersion | None) -> dict[str, Any]:
+        """The metadata of a table, as engines see it."""
+        found: dict[str, Any] = json.loads(await self.load(table, format_version))["metadata"]
+        return found
+
     async def refs(self, table: TableName, format_version: FormatVersion | None) -> dict[str, int]:
         """The branch and the tags of a table, as engines see them."""
-        metadata = json.loads(await self.load(table, format_version))["metadata"]
-        return {name: each["snapshot-id"] for name, each in metadata.get("refs", {}).items()}
+        refs = (await self.metadata(table, format_version)).get("refs", {})
+        return {name: each["snapshot-id"] for name, each in refs.items()}
 
     def check_shown(self, definition: TableDefinition, format_version: FormatVersion | None) -> ExportedDefinition:
         """The definition in the form for engines. It is checked before it is published.
