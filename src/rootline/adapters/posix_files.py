@@ -286,10 +286,11 @@ class LakeLock:
 
     def release(self) -> None:
         """Release the lock, if this object has it."""
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)  # closing would not unlock while a forked child has the file open
-            os.close(self._file)
-            self._file = None
+        # forgotten before it is closed: another thread may fork in between, while the number is already another file's
+        file, self._file = self._file, None
+        if file is not None:
+            fcntl.flock(file, fcntl.LOCK_UN)  # closing would not unlock while a forked child has the file open
+            os.close(file)
 
     def leave_to_parent(self) -> None:
         """Close the lock file that a forked child inherited. The lock then ends when the parent ends."""

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from rootline.adapters.posix_files import LakeLock
 
 
@@ -62,3 +64,28 @@ sys.stdin.readline()
 
     assert lock.try_acquire()
     lock.release()
+
+
+def test_a_child_forked_while_the_lock_is_given_back_keeps_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that starts Spark while its lake ends in the background: the pipe to Java has the lock's old number."""
+    lock = LakeLock(tmp_path)
+    assert lock.try_acquire()
+    close, statuses = os.close, list[int]()
+
+    def close_and_fork(file: int) -> None:
+        monkeypatch.undo()
+        close(file)
+        reused = os.open(os.devnull, os.O_RDONLY)
+        assert reused == file
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if Path(f"/proc/self/fd/{reused}").exists() else 1)
+        statuses.append(os.waitpid(child, 0)[1])
+        close(reused)
+
+    monkeypatch.setattr(os, "close", close_and_fork)
+    lock.release()
+
+    assert statuses == [0]
