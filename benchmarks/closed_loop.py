@@ -1,4 +1,4 @@
-"""Writers that publish, wait for their verdict, and publish again: the load of goals 3 to 5.
+"""Writers that publish, wait for their verdict, and publish again, or publish at a pace: the load of goals 3 to 5.
 
 Owns: the writers, what each of their intents went through, the figures that follow. Does not own: log, store,
 coordinator, what is measured against.
@@ -73,8 +73,13 @@ async def prepare(log: WriterLog, load: Load) -> None:
         require_commit(passage.verdict)
 
 
-async def run_phase(log: WriterLog, load: Load, seconds: float, in_flight: int = 1) -> list[Passage]:
-    """Run all writers for `seconds`, each with `in_flight` intents at once; in the order of verdicts."""
+async def run_phase(
+    log: WriterLog, load: Load, seconds: float, in_flight: int = 1, every_s: float | None = None
+) -> list[Passage]:
+    """Run all writers for `seconds`; in the order of verdicts.
+
+    Each has `in_flight` intents at once, or publishes one `every_s` seconds whatever became of the last.
+    """
     passages: list[Passage] = []
     end_s = time.monotonic() + seconds
 
@@ -85,8 +90,17 @@ async def run_phase(log: WriterLog, load: Load, seconds: float, in_flight: int =
             passages.append(await _pass(log, load.table, record))
         raise RuntimeError("a writer ran out of records: make more for a phase")
 
+    async def publish(record: bytes, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        passages.append(await _pass(log, load.table, record))
+
     async with asyncio.TaskGroup() as tasks:
-        for records in load.records:
+        for number, records in enumerate(load.records):
+            if every_s is not None:
+                first_s = every_s * number / len(load.records)
+                for turn, record in zip(range(int(seconds / every_s)), records, strict=False):
+                    tasks.create_task(publish(record, first_s + turn * every_s))
+                continue
             shared = iter(records)
             for _ in range(in_flight):
                 tasks.create_task(write(shared))

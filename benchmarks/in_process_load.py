@@ -39,15 +39,20 @@ class _Here:
 def measure() -> list[Result]:
     """Measure with services of its own."""
     with far_store() as service:
-        some, one, ahead = asyncio.run(_measure(service))
-    return [intents_result(some), failed_result(some, "5"), *map(commits_result, (some, one, ahead))]
+        some, one, ahead, paced = asyncio.run(_measure(service))
+    return [intents_result(some), failed_result(some, "5"), *map(commits_result, (some, one, ahead, paced))]
 
 
 async def _measure(service: S3Service) -> list[Phases]:
     settle_memory()  # like a coordinator's process
     here = _Here(TracingStore(service.store()))
     here_way = way("log in this process")
-    found = [Phases(32, here_way), Phases(1, here_way), Phases(16, here_way, in_flight=4)]
+    found = [
+        Phases(32, here_way),
+        Phases(1, here_way),
+        Phases(16, here_way, in_flight=4),
+        Phases(64, here_way, every_s=0.4),
+    ]
     try:
         async with coordinating(here.store) as log, bare_put(service) as put:
             for number in range(_PHASES * len(found)):

@@ -36,19 +36,23 @@ def measure() -> list[Result]:
         settings = far.kafka.with_topics()
         environment = environment_of(far.store, settings)
         with running_coordinator(far.folder / "load", far.warehouse(), settings.url, environment) as coordinator:
-            many, some, one, ahead = asyncio.run(_measure(far, settings, coordinator))
+            many, some, one, ahead, paced = asyncio.run(_measure(far, settings, coordinator))
     return [
         *latency_results(many, "3", ("≤ 1.2", "≤ 1.5")),
         intents_result(some),
         failed_result(some, "5"),
-        *map(commits_result, (many, some, one, ahead)),
+        *map(commits_result, (many, some, one, ahead, paced)),
     ]
 
 
 async def _measure(far: Far, settings: KafkaSettings, coordinator: CoordinatorProcess) -> list[Phases]:
     settle_memory()  # the writers' process is not measured
     log = KafkaWriterLog(settings)
-    found = [*(Phases(writers, way("Kafka")) for writers in (64, 32, 1)), Phases(16, way("Kafka"), in_flight=4)]
+    found = [
+        *(Phases(writers, way("Kafka")) for writers in (64, 32, 1)),
+        Phases(16, way("Kafka"), in_flight=4),
+        Phases(64, way("Kafka"), every_s=0.4),
+    ]
     try:
         async with bare_put(far.store) as put:
             for number in range(_PHASES * len(found)):

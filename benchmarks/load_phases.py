@@ -41,11 +41,15 @@ class Coordinator(Protocol):
 
 @dataclass(slots=True)
 class Phases:
-    """The outcome of all phases with so many writers, each with `in_flight` intents; `way`: log and store, in words."""
+    """The outcome of all phases with so many writers; `way`: log and store, in words.
+
+    Each writer has `in_flight` intents, or publishes one `every_s` seconds.
+    """
 
     writers: int
     way: str
     in_flight: int = 1
+    every_s: float | None = None
     passages: list[Passage] = field(default_factory=list)
     visible_s: list[float] = field(default_factory=list)
     rates: list[Rates] = field(default_factory=list)
@@ -62,7 +66,7 @@ class Phases:
         load = await asyncio.to_thread(make_load, number, self.writers, each)
         await prepare(log, load)
         before, began_s = coordinator.cost(), time.monotonic()
-        passages = await run_phase(log, load, PHASE_S, self.in_flight)
+        passages = await run_phase(log, load, PHASE_S, self.in_flight, self.every_s)
         self.cpu_s += coordinator.cost().cpu_s - before.cpu_s
         self.elapsed_s += time.monotonic() - began_s
         self.failures += failures(passages)
@@ -182,6 +186,8 @@ def _where_time_goes(phases: Phases) -> str:
 
 
 def _writers(phases: Phases) -> str:
+    if phases.every_s is not None:
+        return f"{phases.writers} writers with an intent each {phases.every_s} s"
     several = f" with {phases.in_flight} intents in flight each" if phases.in_flight > 1 else ""
     return f"{phases.writers} writer{'s' if phases.writers > 1 else ''}{several}"
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.coordinator.protocol.group_window import awaited, moving_average, take
+from rootline.coordinator.protocol.group_window import awaited, moving_average, take, writers_of
 from rootline.coordinator.protocol.held_rules import after_root, ask_for_leaves, is_held
 from rootline.coordinator.protocol.machine_state import (
     Attempt,
@@ -360,9 +360,10 @@ def confirmed(machine: TableMachine, decision: Confirmed, tick: Tick) -> Move:
         failures=0,
         publishing=machine.publishing + 1,
         flush=after_root(machine.flush, attempt),
+        earlier=(*machine.earlier[-1:], writers_of(machine.batch)),
     )
     after, more = ask_for_leaves(after, tick)
-    return Move(Next(awaited(machine.batch, after.queue)), after, [publish, *notes, *more])
+    return Move(Next(awaited(machine.batch, after.queue, machine.earlier)), after, [publish, *notes, *more])
 
 
 # Retry a request

@@ -7,12 +7,14 @@ Theory. Writers in a closed loop publish their next intent after the verdict on 
 immediately, it would take the fast writers only. The others would form a second group, and the two groups would
 alternate forever at half the throughput. So after a root, the next batch stays open until the writers of that root have
 sent their next intents, but no longer than a quarter of the duration of a PUT. A writer with several intents in flight
-waits already, and no batch stays open for it.
+waits already, and no batch stays open for it. A writer with a pace of its own, for example one intent a second, does
+not return at once, so a batch stays open only for writers that also wrote one of the two roots before. (Two, or
+groups that alternate would never meet.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,12 +42,22 @@ class Window:
     delay_s: float
 
 
-def awaited(batch: Sequence[Record], queue: Sequence[Record]) -> int:
-    """The number of intents of a confirmed batch whose writers have none in the queue yet."""
-    if not queue:
-        return len(batch)
-    waiting = {record.intent.writer_id for record in queue} - {None}
-    return sum(record.intent.writer_id not in waiting for record in batch)
+Writers = frozenset[str | None]
+"""The writers of a batch. `None` for all that have no id."""
+
+
+def writers_of(records: Iterable[Record]) -> Writers:
+    """The writers of these records."""
+    return frozenset([record.intent.writer_id for record in records])
+
+
+def awaited(batch: Sequence[Record], queue: Sequence[Record], earlier: Iterable[Writers]) -> int:
+    """The number of intents of a confirmed batch whose writers are expected to send their next intent at once.
+
+    They have none in the queue yet, and wrote at least one of the `earlier` roots.
+    """
+    expected = frozenset[str | None]().union(*earlier) - (writers_of(queue) - {None})
+    return sum(record.intent.writer_id in expected for record in batch)
 
 
 def next_window(returning: int, queued: int, put_s: float, limits: BatchLimits) -> Window | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal, NamedTuple
 
-from rootline.coordinator.protocol.group_window import BatchLimits
+from rootline.coordinator.protocol.group_window import BatchLimits, Writers
 from rootline.coordinator.protocol.messages import Effect
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import (
@@ -283,6 +283,7 @@ class TableMachine(NamedTuple):
     * `compared`: the partitions for which the log was compared with a loaded head.
     * `publishing`: the number of `PublishVerdicts` effects that are not acknowledged.
     * `put_s`: the average duration of a PUT.
+    * `earlier`: the writers of the last two confirmed roots.
     * `timer`: the token of the newest timer. It only grows, so that an older timer closes no newer batch.
     """
 
@@ -299,6 +300,7 @@ class TableMachine(NamedTuple):
     compared: frozenset[tuple[LogId, int]] = frozenset()
     publishing: int = 0
     put_s: float | None = None
+    earlier: tuple[Writers, ...] = ()
     timer: int = 0
     losses: int = 0
     failures: int = 0

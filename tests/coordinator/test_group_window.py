@@ -7,7 +7,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootline.coordinator.protocol.group_window import BatchLimits, awaited, is_full, moving_average, next_window, take
+from rootline.coordinator.protocol.group_window import (
+    BatchLimits,
+    awaited,
+    is_full,
+    moving_average,
+    next_window,
+    take,
+    writers_of,
+)
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import LogId, LogPosition
@@ -44,11 +52,25 @@ def test_a_batch_stays_open_only_for_writers_that_do_not_wait_already() -> None:
         )
 
     batch = [of_writer(0, "a"), of_writer(1, "a"), of_writer(2, "b"), of_writer(3, None)]
-    assert awaited(batch, []) == 4
-    assert awaited(batch, [of_writer(4, "c")]) == 4
-    assert awaited(batch, [of_writer(4, "a")]) == 2
-    assert awaited(batch, [of_writer(4, "b"), of_writer(5, None)]) == 3, "a writer without an id may be any writer"
+    earlier = [writers_of(batch)]
+    assert awaited(batch, [], earlier) == 4
+    assert awaited(batch, [of_writer(4, "c")], earlier) == 4
+    assert awaited(batch, [of_writer(4, "a")], earlier) == 2
+    assert awaited(batch, [of_writer(4, "b"), of_writer(5, None)], earlier) == 3, (
+        "a writer without an id may be any writer"
+    )
     assert next_window(returning=0, queued=4, put_s=0.1, limits=LIMITS) is None
+
+
+def test_a_batch_stays_open_only_for_writers_of_one_of_the_two_roots_before() -> None:
+    def root(*writers: str) -> list[Record]:
+        return [replace(record(0), intent=record(0).intent.model_copy(update={"writer_id": name})) for name in writers]
+
+    paced, other = writers_of(root("x", "y")), writers_of(root("z"))
+    assert awaited(root("a", "b"), [], ()) == 0
+    assert awaited(root("a", "b"), [], (paced, other)) == 0
+    assert awaited(root("a", "x"), [], (paced, other)) == 1, "groups that alternate meet again"
+    assert awaited(root("a", "z"), [], (paced, other)) == 1
 
 
 def test_a_window_never_exceeds_the_age_limit() -> None:

@@ -195,7 +195,8 @@ def machines_visited(world: World) -> list[TableMachine]:
 
 def explored(world: World) -> Explorer:
     cold = TableMachine(TABLE, POLICY)
-    idle = TableMachine(TABLE, POLICY, head=world.young, base_ms=1_000, phase=Phase.IDLE, put_s=0.1)
+    before = (frozenset({None}),)  # the writers wrote the root before, so a batch may stay open for them
+    idle = TableMachine(TABLE, POLICY, head=world.young, base_ms=1_000, phase=Phase.IDLE, put_s=0.1, earlier=before)
     # the head is far past a limit of one row, and its leaves are being encoded: commits wait for them
     held = idle._replace(head=world.long, flush=SelfFlush(is_encoding=True))
     paused = idle._replace(phase=Paused("an operator"))  # a loop that is paused begins there
