@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rootline.schemas.arrow_values import array_from
 from rootline.schemas.bytes.leaf_columns import (
     Inherited,
     inherited_columns,
@@ -214,7 +215,7 @@ class Leaf:
 
     def entries_at(self, ordinals: Sequence[int]) -> list[ContentEntry]:
         """The entries at these ordinals, in the given order."""
-        rows = self._rows.take(pa.array(ordinals, pa.int64()))
+        rows = self._rows.take(array_from(ordinals))
         columns = (rows.column(name).to_pylist() for name in _FLAT_COLUMNS)
         near: dict[int, _ChunkStatistics] = {}
         for start in sorted({ordinal - ordinal % _NEAR_ROWS for ordinal in ordinals}):
@@ -302,7 +303,7 @@ class Leaf:
         """Column or expression id → a struct array of the statistics at these ordinals, which must ascend."""
         if not self.tracked_ids or not ordinals:
             return {}
-        places = pa.array(ordinals, pa.int64())
+        places = array_from(ordinals)
         parts: list[pa.StructArray] = []
         for group, start in enumerate(self._group_starts[:-1]):
             stop = self._group_starts[group + 1]

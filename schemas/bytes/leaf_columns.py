@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rootline.schemas.arrow_values import ZERO, array_from, numpy_from, scalar_from
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.entry_rules import (
     DESCENDING,
@@ -51,7 +52,7 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     """
     if column.num_chunks == 1:
         return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def picked(table: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -113,7 +114,7 @@ def _kept_members(column: pa.StructArray, kept: pa.StructType) -> pa.StructArray
 
 def mask_of(flags: pa.Array) -> Mask:
     """The flags as a NumPy array. They must not contain nulls."""
-    found: Mask = flags.to_numpy(zero_copy_only=False)
+    found: Mask = numpy_from(flags)
     return found
 
 
@@ -142,16 +143,21 @@ def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
         if value is None or not column.null_count:
             continue
         if added is None:
-            added = pc.equal(rows.column("status"), int(Status.ADDED))
+            added = _has_status(rows, Status.ADDED)
         inherits = pc.and_(added, pc.is_null(column))
-        rows = _with(rows, name, pc.if_else(inherits, pa.scalar(value, pa.int64()), column))
+        rows = _with(rows, name, pc.if_else(inherits, scalar_from(value, pa.int64()), column))
     first = rows.column("first_row_id")
     if inherited.first_row_id is not None and first.null_count:
-        counted = pc.and_(pc.is_null(first), pc.not_equal(rows.column("status"), int(Status.DELETED)))
-        counts = pc.if_else(counted, rows.column("record_count"), 0)
-        starts = pc.subtract(pc.add(pc.cumulative_sum(counts), inherited.first_row_id), counts)
+        counted = pc.and_not(pc.is_null(first), _has_status(rows, Status.DELETED))
+        counts = pc.if_else(counted, rows.column("record_count"), ZERO)
+        starts = pc.subtract(pc.add(pc.cumulative_sum(counts), scalar_from(inherited.first_row_id, pa.int64())), counts)
         rows = _with(rows, "first_row_id", pc.if_else(counted, starts, first))
     return rows
+
+
+def _has_status(rows: pa.Table, status: Status) -> pa.ChunkedArray:
+    column = rows.column("status")
+    return pc.equal(column, scalar_from(int(status), column.type))
 
 
 def may_inherit(table: pa.Table) -> bool:
@@ -253,7 +259,7 @@ def _of_all(table: pa.Table) -> Iterator[str]:
         column = pc.struct_field(info, name)
         if column.null_count:
             if inherits is None:
-                statuses = pa.array(map(int, INHERITING[ManifestKind.LEAF]), pa.int32())
+                statuses = array_from(map(int, INHERITING[ManifestKind.LEAF])).cast(pa.int32())
                 inherits = pc.is_in(pc.struct_field(info, "status"), value_set=statuses)
             if _any(pc.and_not(pc.is_null(column), inherits)):
                 yield f"{name} {NO_NUMBER}"

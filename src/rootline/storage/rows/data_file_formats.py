@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
-from pyarrow import orc
 from pyiceberg.types import NestedField
 
 from rootline.schemas.bytes.foreign_avro import BROKEN, ForeignAvro
@@ -29,6 +28,9 @@ from rootline.schemas.content_entry import ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY, rows_without_columns
 from rootline.storage.rows.parquet_file import BATCH_ROWS, STREAMED, ParquetRows, Portion, Run, Source, open_parquet
+
+if TYPE_CHECKING:
+    from pyarrow import orc
 
 _PLAIN: Final = {
     "boolean": pa.bool_(),
@@ -231,6 +233,8 @@ class OrcRows:
     @staticmethod
     def of(body: bytes | pa.Buffer, name: str) -> OrcRows:
         """The file in `body`. Raises `Invalid` (`file-unreadable`) if it is not an ORC file."""
+        from pyarrow import orc
+
         try:
             return OrcRows(orc.ORCFile(pa.BufferReader(body)), name)
         except (pa.ArrowException, OSError) as error:

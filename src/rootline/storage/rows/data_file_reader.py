@@ -24,6 +24,7 @@ from pyiceberg.types import NestedField, StructType
 from pyroaring import BitMap64
 
 from rootline.schemas import field_ids
+from rootline.schemas.arrow_values import array_from, numpy_from
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.table_definition import TableDefinition
@@ -231,7 +232,7 @@ class FileReading:
         chosen = None if deleted_flags is None or self.wanted.shows_deleted else ~deleted_flags
         if self.residual is not None:
             matching = rows_matching(self.residual.condition, column_of(rows, self.every[: self.own_count]), len(rows))
-            flags: _Flags = matching.to_numpy(zero_copy_only=False)
+            flags: _Flags = numpy_from(matching)
             chosen = flags if chosen is None else chosen & flags
         if not self.wanted.fields:
             count = rows.num_rows if chosen is None else int(np.count_nonzero(chosen))
@@ -242,7 +243,7 @@ class FileReading:
                 return None
             chosen = None if count == rows.num_rows else chosen
         own = rows.select(list(range(len(self.wanted.own_fields))))
-        kept = None if chosen is None else pa.array(chosen)
+        kept = None if chosen is None else array_from(chosen)
         if kept is not None and own.num_columns:
             own = own.filter(kept)
         if len(self.wanted.own_fields) == len(self.wanted.fields):
@@ -268,7 +269,7 @@ class FileReading:
         about = FileColumns(self.entry, self.wanted.definition)
         at = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
         deleted = np.zeros(len(at), dtype=np.bool_) if deleted_flags is None else deleted_flags[at]
-        kept = None if chosen is None else pa.array(chosen)
+        kept = None if chosen is None else array_from(chosen)
         lineage = (column if kept is None else column.filter(kept) for column in rows.columns[self.own_count :])
         positions = at.astype(np.int64) + start
         columns = iter(own.columns)

@@ -32,6 +32,7 @@ from pyiceberg.types import (
     PrimitiveType,
 )
 
+from rootline.schemas.arrow_values import FALSE, scalar_from, values_from
 from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
 
@@ -220,7 +221,7 @@ ArrayOf = Callable[[int], pa.Array]
 
 def rows_matching(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
     """The mask of the rows that satisfy `condition`: `length` booleans, none of them null."""
-    return pc.fill_null(_evaluated(condition, array_of, length), False)
+    return pc.fill_null(_evaluated(condition, array_of, length), FALSE)
 
 
 def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
@@ -231,7 +232,7 @@ def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array
         return compared(left, condition.operator, right)
     is_all = isinstance(condition, AllOf)
     if not condition.parts:
-        return pa.repeat(pa.scalar(is_all), length)
+        return pa.repeat(scalar_from(is_all, pa.bool_()), length)
     combine = pc.and_kleene if is_all else pc.or_kleene
     return reduce(combine, (_evaluated(part, array_of, length) for part in condition.parts))
 
@@ -263,7 +264,7 @@ def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
         values = values_of(predicate.values, array.type)
         if pa.types.is_floating(array.type) and 0.0 in predicate.values:  # is_in distinguishes 0.0 from -0.0
             values = pa.concat_arrays([values, pa.array([0.0, -0.0], array.type)])
-        is_listed = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), pa.scalar(None, pa.bool_()))
+        is_listed = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), scalar_from(None, pa.bool_()))
         return is_listed if operator is Operator.IN else pc.invert(is_listed)
     return COMPARISONS[operator](array, scalar_of(predicate.values[0], array.type))
 
@@ -275,10 +276,10 @@ def _plain(array: pa.Array) -> pa.Array:
 def values_of(values: tuple[Bound, ...], arrow_type: pa.DataType) -> pa.Array:
     """The physical `values` as an array of `arrow_type`, into which each of them must fit."""
     if pa.types.is_date32(arrow_type):
-        return pa.array(values, pa.int32()).cast(arrow_type)
+        return values_from(values, pa.int32()).cast(arrow_type)
     if pa.types.is_temporal(arrow_type):
-        return pa.array(values, pa.int64()).cast(arrow_type)
-    return pa.array(values, arrow_type)
+        return values_from(values, pa.int64()).cast(arrow_type)
+    return values_from(values, arrow_type)
 
 
 def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:
@@ -289,10 +290,10 @@ def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if pa.types.is_date32(arrow_type):
-            return pa.scalar(value, pa.int32()).cast(arrow_type)
+            return scalar_from(value, pa.int32()).cast(arrow_type)
         if pa.types.is_temporal(arrow_type):
-            return pa.scalar(value, pa.int64()).cast(arrow_type)
-        return pa.scalar(value, arrow_type if -(2**31) <= value < 2**31 else pa.int64())
+            return scalar_from(value, pa.int64()).cast(arrow_type)
+        return scalar_from(value, arrow_type if -(2**31) <= value < 2**31 else pa.int64())
     if isinstance(value, float) and pa.types.is_float32(arrow_type):
         narrow = pa.scalar(value, arrow_type)
         return narrow if narrow.as_py() == value else pa.scalar(value, pa.float64())
@@ -301,4 +302,4 @@ def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:
             return pa.scalar(value, arrow_type)
         except pa.ArrowInvalid:
             return pa.scalar(value)
-    return pa.scalar(value, arrow_type)
+    return scalar_from(value, arrow_type)

@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.transforms import VoidTransform
 
+from rootline.schemas.arrow_values import FALSE, numpy_from, scalar_from
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_columns import Mask, mask_of
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
@@ -257,7 +258,7 @@ def may_have_deletes(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry) -> 
     """One flag for each entry of a data leaf: whether the file may have delete files."""
     numbers = leaf.columns(["version_info.sequence_number"]).column(0).combine_chunks().field("sequence_number")
     inherited = leaf_row.version_info.sequence_number or 0
-    ages = numbers.fill_null(inherited).to_numpy(zero_copy_only=False)
+    ages = numpy_from(numbers.fill_null(scalar_from(inherited, numbers.type)))
     deletes = index.reaching(leaf_row.partition_spec_id)
     found: Mask = np.zeros(len(leaf), dtype=np.bool_)
     if deletes.positions:
@@ -304,7 +305,7 @@ def _beyond_bounds(leaf: Leaf, column_id: int, delete: FieldStatistics) -> Mask:
         above = pc.greater(stats[0], scalar_of(upper, stats[0].type))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):  # a type that Arrow does not order
         return np.zeros(len(leaf), dtype=np.bool_)
-    return mask_of(pc.or_(pc.fill_null(below, False), pc.fill_null(above, False)))
+    return mask_of(pc.or_(pc.fill_null(below, FALSE), pc.fill_null(above, FALSE)))
 
 
 def _other_value(leaf: Leaf, member: int, value: Any) -> Mask:

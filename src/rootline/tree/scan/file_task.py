@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from rootline.schemas.arrow_values import array_from, numpy_from
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.tree.filter.filters import BoundFilter
@@ -277,7 +278,7 @@ class FilesOfLeaf:
         )
 
     def _columns(self, names: list[str]) -> pa.Table:
-        return self.leaf.columns(names).take(pa.array(self.ordinals))
+        return self.leaf.columns(names).take(array_from(self.ordinals))
 
     @cached_property
     def _may_have_deletes(self) -> list[bool] | None:
@@ -293,8 +294,8 @@ class FilesOfLeaf:
         if not self.all_match.all():
             return None
         if not len(self.vectors) and not self.context.deletes:
-            counts = self.leaf.columns(["record_count"]).column(0).to_numpy()
-            return int(counts[self.ordinals].sum())
+            counts = self.leaf.columns(["record_count"]).column(0).combine_chunks()
+            return int(numpy_from(counts)[self.ordinals].sum())
         total = 0
         for task in self.tasks():
             count = task.row_count()

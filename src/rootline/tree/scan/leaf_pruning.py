@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rootline.schemas.arrow_values import FALSE, TRUE, ZERO, scalar_from
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_columns import Mask, mask_of, one_chunk
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
@@ -83,7 +84,7 @@ def prune_leaf(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafPruning:
     }
     may = _evaluated(pruning.inclusive, columns, len(leaf), _may, unknown=True)
     must = _evaluated(pruning.strict, columns, len(leaf), _must, unknown=False)
-    return LeafPruning(mask_of(may) & mask_of(pc.not_equal(counts, 0)), mask_of(must))
+    return LeafPruning(mask_of(may) & mask_of(pc.not_equal(counts, ZERO)), mask_of(must))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +101,19 @@ class _Ranges:
 
 
 def _ranges(stats: pa.StructArray, record_counts: pa.Array, is_partition_value: bool, is_float: bool) -> _Ranges:
-    nothing, no = pa.nulls(len(stats), pa.int64()), pa.repeat(pa.scalar(False), len(stats))
+    nothing, no = pa.nulls(len(stats), pa.int64()), pa.repeat(FALSE, len(stats))
     known = {stats.type.field(at).name: pc.struct_field(stats, at) for at in range(stats.type.num_fields)}
     lower, upper = known.get("lower_bound", nothing), known.get("upper_bound", nothing)
     values = pc.coalesce(known.get("value_count", nothing), record_counts)
     nulls = known.get("null_value_count", nothing)
-    nans = known.get("nan_value_count", nothing) if is_float else pa.repeat(pa.scalar(0, pa.int64()), len(stats))
-    may_have_null = pc.fill_null(pc.greater(nulls, 0), True)
-    may_have_nan = pc.fill_null(pc.greater(nans, 0), True)
-    is_all_null = pc.fill_null(pc.equal(nulls, values), False)
-    is_all_nan = pc.fill_null(pc.and_(pc.equal(nans, values), pc.greater(values, 0)), False)
-    is_hollow = pc.fill_null(pc.equal(pc.add(nulls, nans), values), False)
+    nans = known.get("nan_value_count", nothing) if is_float else pa.repeat(ZERO, len(stats))
+    may_have_null = pc.fill_null(pc.greater(nulls, ZERO), TRUE)
+    may_have_nan = pc.fill_null(pc.greater(nans, ZERO), TRUE)
+    is_all_null = pc.fill_null(pc.equal(nulls, values), FALSE)
+    is_all_nan = pc.fill_null(pc.and_(pc.equal(nans, values), pc.greater(values, ZERO)), FALSE)
+    is_hollow = pc.fill_null(pc.equal(pc.add(nulls, nans), values), FALSE)
     is_without = pc.or_(is_hollow, pc.or_(is_all_null, is_all_nan))
-    is_nan = pc.fill_null(pc.is_nan(lower), False) if is_float else no
+    is_nan = pc.fill_null(pc.is_nan(lower), FALSE) if is_float else no
     if is_partition_value:
         is_known = lower.is_valid()
         is_null = pc.and_(stats.is_valid(), pc.and_(lower.is_null(), upper.is_null()))
@@ -123,8 +124,8 @@ def _ranges(stats: pa.StructArray, record_counts: pa.Array, is_partition_value: 
         is_all_nan = pc.and_not(pc.if_else(is_known, is_nan, is_all_nan), is_null)
         is_without = pc.or_(is_null, pc.if_else(is_known, is_nan, is_without))
     if is_float:
-        lower = pc.if_else(is_nan, pa.scalar(None, lower.type), lower)
-        upper = pc.if_else(pc.fill_null(pc.is_nan(upper), False), pa.scalar(None, upper.type), upper)
+        lower = pc.if_else(is_nan, scalar_from(None, lower.type), lower)
+        upper = pc.if_else(pc.fill_null(pc.is_nan(upper), FALSE), scalar_from(None, upper.type), upper)
     return _Ranges(lower, upper, may_have_null, may_have_nan, is_all_null, is_all_nan, is_without)
 
 
@@ -138,17 +139,21 @@ def _evaluated(
 ) -> pa.Array:
     if isinstance(condition, Predicate):
         known = columns.get(condition.field_id)
-        return pa.repeat(pa.scalar(unknown), length) if known is None else satisfies(condition, known)
+        return pa.repeat(_flag(unknown), length) if known is None else satisfies(condition, known)
     assert not isinstance(condition, ColumnPair), "an expanded condition has no column pair"
     is_all = isinstance(condition, AllOf)
     parts = [_evaluated(part, columns, length, satisfies, unknown=unknown) for part in condition.parts]
-    return reduce(pc.and_ if is_all else pc.or_, parts) if parts else pa.repeat(pa.scalar(is_all), length)
+    return reduce(pc.and_ if is_all else pc.or_, parts) if parts else pa.repeat(_flag(is_all), length)
+
+
+def _flag(value: bool) -> pa.Scalar:
+    return TRUE if value else FALSE
 
 
 def _bound_test(
     compare: Callable[[pa.Array, pa.Scalar], pa.Array], bound: pa.Array, value: Any, unknown: bool
 ) -> pa.Array:
-    return pc.fill_null(compare(bound, scalar_of(value, bound.type)), unknown)
+    return pc.fill_null(compare(bound, scalar_of(value, bound.type)), _flag(unknown))
 
 
 def _within(known: _Ranges, low: Any, high: Any) -> pa.Array:
@@ -164,7 +169,7 @@ def _is_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
         meets = pa.array([bound in listed for bound in _physical(known.lower)], pa.bool_())
     else:
         meets = reduce(pc.or_, (_bound_test(pc.equal, known.lower, value, False) for value in values))
-    return pc.and_(meets, pc.fill_null(pc.equal(known.lower, known.upper), False))
+    return pc.and_(meets, pc.fill_null(pc.equal(known.lower, known.upper), FALSE))
 
 
 def _has_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
@@ -191,7 +196,7 @@ def _prefix(bound: pa.Array, prefix: str) -> pa.Array:
 def _starts(known: _Ranges, prefix: str) -> pa.Array:
     """One flag for each entry: both bounds, and hence all values, start with `prefix`. False if a bound is unknown."""
     both = pc.and_(pc.starts_with(known.lower, pattern=prefix), pc.starts_with(known.upper, pattern=prefix))
-    return pc.fill_null(both, False)
+    return pc.fill_null(both, FALSE)
 
 
 def _of_flags(flags: Flags, known: _Ranges) -> pa.Array:

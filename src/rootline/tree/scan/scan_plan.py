@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from rootline.schemas.arrow_values import numpy_from
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector_codec import decode_inline
@@ -258,7 +259,7 @@ class ScanPlanner:
 def live_flags(leaf: Leaf, dead: BitMap | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """One flag for each entry: it is neither DELETED nor in the leaf's vectors."""
     statuses = leaf.columns(["version_info.status"]).column(0).combine_chunks().field("status")
-    live: np.ndarray[tuple[int], np.dtype[np.bool_]] = statuses.to_numpy(zero_copy_only=False) != Status.DELETED
+    live: np.ndarray[tuple[int], np.dtype[np.bool_]] = numpy_from(statuses) != Status.DELETED
     if dead:
         if dead.max() >= len(leaf):
             raise Corrupt("vector-corrupt", f"{leaf.location}: its vector has entry {dead.max()} of {len(leaf)}")

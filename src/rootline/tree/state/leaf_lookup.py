@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from rootline.schemas.arrow_values import array_from, scalar_from
 from rootline.schemas.bytes.leaf import Leaf, LeafContent, place_key
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat, Status
 
@@ -45,11 +46,12 @@ def live_mask(columns: pa.Table, dead: BitMap | None = None) -> pa.ChunkedArray:
 
     `columns` are of every entry of a leaf and include `version_info.status`.
     """
-    live = pc.not_equal(pc.struct_field(columns.column("version_info"), "status"), int(Status.DELETED))
+    status = pc.struct_field(columns.column("version_info"), "status")
+    live = pc.not_equal(status, scalar_from(int(Status.DELETED), status.type))
     if not dead:
         return live
-    ordinals = pa.array(range(len(columns)), pa.int64())
-    return pc.and_not(live, pc.is_in(ordinals, value_set=pa.array(dead, pa.int64())))
+    ordinals = array_from(range(len(columns)))
+    return pc.and_not(live, pc.is_in(ordinals, value_set=array_from(dead)))
 
 
 def undeleted_rows(leaf: Leaf, names: Sequence[str]) -> tuple[list[int], pa.Table]:
