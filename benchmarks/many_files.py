@@ -29,7 +29,7 @@ from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.object_keys import key_of
 from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.tree.filter.pruning import PruningFilter
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)

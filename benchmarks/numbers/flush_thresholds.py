@@ -30,7 +30,7 @@ from rootline.schemas.intent import AddedVector, Intent, IntentKind
 from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.object_keys import root_key
 from rootline.storage.metadata.root_reader import read_definition, read_root
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, Record, Stamp
 from rootline.tree.filter.pruning import PruningFilter

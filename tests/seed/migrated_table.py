@@ -37,7 +37,8 @@ from rootline.schemas.parts.row_ids import RowIds
 from rootline.schemas.root_header import Operation, RootHeader, Snapshot
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_loader import load_to_build_on, plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
+from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table

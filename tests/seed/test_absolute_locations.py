@@ -21,7 +21,7 @@ from rootline.schemas.object_keys import root_key
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.storage.metadata.read_cache import ReadCache
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.storage.stored_objects import stored_key
 from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch

@@ -19,7 +19,7 @@ from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import key_of, root_key, version_of_root_key
 from rootline.schemas.parts.name import NameState
-from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.storage.stored_objects import stored_key

@@ -44,7 +44,7 @@ from rootline.schemas.root_header import Operation, RootHeader, Snapshot
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table
 from rootline.tree.filter.pruning import PruningFilter

@@ -16,7 +16,7 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
-from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.table_state import TableState
 from tests.support.examples import drawn

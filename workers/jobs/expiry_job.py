@@ -39,7 +39,7 @@ from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root
 from rootline.schemas.parts.versions import Expiry
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
 from rootline.tree.state.addressable import Addressable
 from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, Removed, in_batches, remove_batches

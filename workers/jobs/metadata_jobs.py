@@ -45,7 +45,7 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import place_of_stored, read_vectors
-from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
+from rootline.storage.metadata.scan_loader import read_root_vectors as read_stored_manifest_vectors
 from rootline.tree.scan.scan_plan import manifest_vectors
 from rootline.workers.jobs.job import JobContext
 from rootline.workers.jobs.maintenance_job import MaintenanceJob

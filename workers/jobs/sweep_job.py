@@ -37,7 +37,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.object_reader import read_pages_of
+from rootline.storage.metadata.page_reader import read_pages_of
 from rootline.storage.metadata.root_reader import find_head
 from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, Removed, remove_batches
 from rootline.workers.jobs.maintenance_job import MaintenanceJob

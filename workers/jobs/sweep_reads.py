@@ -48,7 +48,8 @@ from rootline.schemas.object_keys import (
     version_of_root_key,
 )
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.object_reader import read_kept, read_leaf
+from rootline.storage.metadata.object_reader import read_leaf
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.tree.state.addressable import Addressable
 

@@ -41,7 +41,8 @@ from rootline.schemas.intent import AdoptedRoot
 from rootline.schemas.object_keys import is_absolute, resolved, root_key, table_in
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import object_reader as leaf_reader
-from rootline.storage.metadata.object_reader import INLINE_DECODE_BYTES_MAX, read_leaves, read_pages_of
+from rootline.storage.metadata.object_reader import INLINE_DECODE_BYTES_MAX, read_leaves
+from rootline.storage.metadata.page_reader import read_pages_of
 from rootline.storage.metadata.read_cache import mapped
 from rootline.storage.metadata.root_reader import find_head, named_definition, names_of_folders, proven_root, read_root
 from rootline.storage.rows.file_footers import FooterReader

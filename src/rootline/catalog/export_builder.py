@@ -50,7 +50,7 @@ from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
 from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.object_reader import read_pages_of
+from rootline.storage.metadata.page_reader import read_pages_of
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import at_head, read_root
 from rootline.tree.check.replaced_files import replaces_files

@@ -45,7 +45,7 @@ from rootline.schemas.identifiers import ObjectKey, SnapshotId, TableName, Versi
 from rootline.schemas.parts.locations import Condemned
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.object_reader import read_pages_of
+from rootline.storage.metadata.page_reader import read_pages_of
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.stored_objects import store_object
 

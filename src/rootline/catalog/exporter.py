@@ -34,7 +34,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import SnapshotId, TableName, Version
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.read_cache import PlanningReads, ReadCache
 from rootline.storage.metadata.root_reader import find_head, read_root
 from rootline.tree.state.addressable import Addressable, check_is_table

@@ -42,8 +42,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.identifiers import SnapshotId
 from rootline.storage.metadata.object_reader import read_leaf
 from rootline.storage.metadata.read_cache import ReadCache
-from rootline.storage.metadata.table_loader import plan_scan
-from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
+from rootline.storage.metadata.scan_loader import plan_scan
+from rootline.storage.metadata.scan_loader import read_root_vectors as read_stored_manifest_vectors
 from rootline.storage.stored_objects import plain_task_group
 from rootline.tree.check.replaced_files import ReplacedFiles
 from rootline.tree.filter.pruning import PruningFilter

@@ -29,7 +29,7 @@ from rootline.schemas.object_keys import OwnKind, is_absolute, key_of, own_kind,
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.check.findings import CheckSummary, Finding, FindingBook
-from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import at_head, read_root
 from rootline.tree.state.addressable import Addressable
 

@@ -41,7 +41,7 @@ from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.parts.name import NameState
 from rootline.storage.metadata.root_reader import HeadKey, at_head, find_head, names_of_folders, newest_root, read_root
-from rootline.storage.metadata.table_loader import read_root_vectors as read_stored_manifest_vectors
+from rootline.storage.metadata.scan_loader import read_root_vectors as read_stored_manifest_vectors
 from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.scan.scan_plan import manifest_vectors
 from rootline.tree.view import TreeOutline, outline_of_root

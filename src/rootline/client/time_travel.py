@@ -19,7 +19,6 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.object_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root, table_root
 from rootline.tree.state.addressable import Addressable
 
@@ -116,6 +115,8 @@ async def read_addressable(store: ObjectStore, header: RootHeader, *wanted: int)
     """
     if wanted and all(version < 0 or version >= header.versions.oldest for version in wanted):
         return Addressable.of(header)
+    from rootline.storage.metadata.page_reader import read_kept
+
     return Addressable.of(header, await read_kept(store, header))
 
 
@@ -174,6 +175,8 @@ async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_m
     low, high = int(header.versions.oldest), int(header.version)  # the result is in low..high-1, or there is none
     oldest = await read_older_root(store, table, low) if low < high else head
     if oldest.header.snapshot.timestamp_ms > wanted_ms:
+        from rootline.storage.metadata.page_reader import read_kept
+
         kept = await read_kept(store, header)
         found = None if kept is None else kept.content.newest_at(wanted_ms)
         if found is not None:

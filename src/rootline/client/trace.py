@@ -52,7 +52,7 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.parts.ledger import RejectedSequence, WriterRecord
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.object_reader import read_pages_of
+from rootline.storage.metadata.page_reader import read_pages_of
 from rootline.storage.metadata.root_reader import at_head, list_names, read_root
 from rootline.storage.metadata.table_loader import changes_of, load_state, load_to_build_on
 from rootline.tree.commit.verdicts import answer, next_offset

@@ -36,7 +36,8 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.object_reader import read_kept, read_leaves, read_pages
+from rootline.storage.metadata.object_reader import read_leaves
+from rootline.storage.metadata.page_reader import read_kept, read_pages
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.table_loader import (
     RowsChange,

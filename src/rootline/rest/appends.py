@@ -48,7 +48,7 @@ from rootline.schemas.parts.progress import ClientSnapshot, Progress
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.object_reader import read_pages_of
+from rootline.storage.metadata.page_reader import read_pages_of
 from rootline.storage.metadata.root_reader import newest_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.storage.replanning import Patience, drive_async

@@ -18,9 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rootline.client import checks
+from rootline.client.checks import DEFAULT_TIMEOUT_S
 from rootline.client.data_file import DataFile
 from rootline.client.planned_files import plan_files
-from rootline.client.producer import DEFAULT_TIMEOUT_S
 from rootline.client.session import Commit, Session
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES, RETIRED_PAGES
@@ -34,7 +34,7 @@ from rootline.spark.daemon import use_this_python
 from rootline.spark.data_source import session_defaults
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.rewrite_jobs import on_cluster
-from rootline.storage.metadata.object_reader import read_pages
+from rootline.storage.metadata.page_reader import read_pages
 from rootline.storage.stored_objects import read_stored
 from rootline.tree.parts.locations import ClosedLocations, RetiredDraft
 from rootline.tree.state.table_state import TablePages

@@ -12,7 +12,7 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.metadata.root_reader import read_definition, read_root
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table
 from rootline.tree.filter.pruning import PruningFilter

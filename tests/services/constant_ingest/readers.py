@@ -20,7 +20,7 @@ import pyarrow as pa
 from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.schemas.errors import Invalid
-from rootline.storage.metadata.object_reader import read_kept
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import table_root
 from rootline.tree.state.addressable import Addressable
 from tests.kafka.chaos.crowd import elapsed

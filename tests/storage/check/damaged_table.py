@@ -15,7 +15,7 @@ from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles, Finding
 from rootline.storage.metadata.object_reader import read_vector
 from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.parts.header_limits import HeaderLimits
 from tests.maintenance.table_builder import TableBuilder

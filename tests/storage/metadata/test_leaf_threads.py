@@ -9,7 +9,7 @@ from dataclasses import replace
 from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.identifiers import Version
 from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.tree.filter.pruning import PruningFilter
 from tests.storage.stored_tables import TABLE, StoredTable, flights, flights_definition
 

@@ -16,7 +16,7 @@ from rootline.schemas.content_entry import FieldStatistics, ManifestStats, Statu
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.object_keys import key_of
 from rootline.storage.metadata.object_reader import read_leaves
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import count_rows
 from rootline.tree.filter.pruning import PruningFilter

@@ -18,8 +18,8 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import key_of
 from rootline.storage.metadata.object_reader import read_stored_manifest_vectors
+from rootline.storage.metadata.scan_loader import read_root_vectors as read_live
 from rootline.storage.metadata.table_loader import read_manifest_vectors
-from rootline.storage.metadata.table_loader import read_root_vectors as read_live
 from tests.storage.metadata.test_readers import file_of, new_table
 from tests.storage.stored_tables import TABLE, StoredTable
 

@@ -34,7 +34,7 @@ from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_batches

@@ -1,10 +1,9 @@
-"""Reading and verifying the objects that a root names: leaves, pages and deletion vectors.
+"""Reading and verifying objects that a root names: leaves and deletion vectors.
 
 Owns: the GETs, byte ranges of vectors, the agreement of an object with its row in the root, the codec of a leaf. Does
-not own: form and digests of the bytes (`leaf_codec`, `manifest_codec`, `page_codec`, `vector_codec`).
-Invariants: a leaf with another length or number of entries than the root states is `Corrupt`. A page is used only with
-the digest that the root names, and a known one is not re-read. A vector has exactly as many positions as its entry
-states, or it is `Corrupt`. No vector is ever skipped.
+not own: form and digests of the bytes (`leaf_codec`, `manifest_codec`, `vector_codec`), pages (`page_reader`).
+Invariants: a leaf with another length or number of entries than the root states is `Corrupt`. A vector has exactly as
+many positions as its entry states, or it is `Corrupt`. No vector is ever skipped.
 """
 
 from __future__ import annotations
@@ -13,30 +12,22 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from pyroaring import BitMap, BitMap64
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.foreign_avro import MANIFEST_LIMITS
 from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
-from rootline.schemas.bytes.manifest_codec import decode_manifest
-from rootline.schemas.bytes.root.page_codec import Page, PageKind
-from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
 from rootline.schemas.bytes.vector_codec import decode_inline, decode_vector
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.parts.page_reference import PageReference
-from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import gather_bounded, read_stored, stored_key
-from rootline.tree.state.table_state import NO_PAGES, PAGE_KINDS, TablePages
 
 LEAVES_AT_ONCE: Final = 8
 DECODED_AT_ONCE: Final = min(LEAVES_AT_ONCE, os.cpu_count() or 1)
 """Threads that decode or index at a time. More than cores would only keep more freed memory."""
-T = TypeVar("T")
 _SMALL_BYTES: Final = 65_536
 
 
@@ -60,7 +51,11 @@ async def read_leaf(
     """
     if entry.file_format is not FileFormat.PARQUET and definition is None:
         raise Invalid("file-unreadable", f"{entry.location}: {entry.file_format} manifests need the table's definition")
-    most = MANIFEST_LIMITS.object_bytes if entry.file_format is FileFormat.AVRO else None
+    most = None
+    if entry.file_format is FileFormat.AVRO:  # adopted tables have such leaves, and few programs read one
+        from rootline.schemas.bytes.foreign_avro import MANIFEST_LIMITS
+
+        most = MANIFEST_LIMITS.object_bytes
     length = entry.file_size_in_bytes
     body = await read_stored(store, table, entry.location, code="leaf-corrupt", length=length, bytes_max=most)
     key = stored_key(table, entry.location)
@@ -83,6 +78,8 @@ async def read_leaf(
 def _decoded(body: bytes, entry: ContentEntry, definition: TableDefinition | None) -> Leaf:
     if entry.file_format is FileFormat.PARQUET or definition is None:
         return decode_leaf(body, location=entry.location)
+    from rootline.schemas.bytes.manifest_codec import decode_manifest
+
     return decode_manifest(body, definition, entry, name=entry.location)
 
 
@@ -112,54 +109,6 @@ async def read_leaves(
     leaves = await gather_bounded(wanted, read, LEAVES_AT_ONCE)
     found |= {entry.location: leaf for entry, leaf in zip(wanted, leaves, strict=True)}
     return {location: found[location] for location in rows}
-
-
-PAGES_AT_ONCE: Final = 8
-
-
-async def read_pages(
-    store: ObjectStore,
-    header: RootHeader,
-    known: TablePages = NO_PAGES,
-    *,
-    kinds: Iterable[PageKind[Any]] = PAGE_KINDS,
-) -> TablePages:
-    """The pages of these kinds that `header` names. Pages in `known` are not re-read.
-
-    Raises:
-        Corrupt: `object-missing`, `page-corrupt` or `profile-unknown`, naming the page.
-        Unavailable: `store-unavailable`.
-    """
-    found = {(kind, page.reference): page for kind in kinds for page in known.of(kind)}
-    named = [(kind, reference) for kind in kinds for reference in kind.named_in(header)]
-
-    async def read(item: tuple[PageKind[Any], PageReference]) -> None:
-        kind, reference = item
-        body = await read_stored(store, header.table, reference.location, code="page-corrupt")
-        found[item] = kind.decode(body, reference, header.table_uuid, name=stored_key(header.table, reference.location))
-
-    await gather_bounded([item for item in dict.fromkeys(named) if item not in found], read, PAGES_AT_ONCE)
-    pages = NO_PAGES
-    for kind in kinds:
-        pages = pages.having(kind, [found[kind, reference] for reference in kind.named_in(header)])
-    return pages
-
-
-async def read_pages_of(
-    store: ObjectStore, header: RootHeader, kind: PageKind[T], known: Iterable[Page[T]] = ()
-) -> tuple[Page[T], ...]:
-    """The pages of one kind, the oldest first. See `read_pages` for arguments and errors."""
-    pages = await read_pages(store, header, NO_PAGES.having(kind, known), kinds=(kind,))
-    return pages.of(kind)
-
-
-async def read_kept(store: ObjectStore, header: RootHeader) -> RetainedPage | None:
-    """The page of versions that are retained though they are older than the oldest version that has not expired.
-
-    `None` if there are no such versions. Raises the errors of `read_pages`.
-    """
-    pages = await read_pages(store, header, kinds=(RETAINED_PAGES,))
-    return pages.newest(RETAINED_PAGES)
 
 
 FILES_AT_ONCE: Final = 8

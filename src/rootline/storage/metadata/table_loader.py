@@ -1,12 +1,11 @@
-"""Loading a table: one version whole, the part of it that a scan needs, or the changes of a range of versions.
+"""Loading a table: one version whole, or the changes of a range of versions.
 
 Owns: the order of the reads, and keeping them few and small. Does not own: verifying bytes (`root_reader`,
-`object_reader`), the choice of addressable versions (the caller knows them), the content of a state, the combination of
-several changes (`rootline.tree`).
-Invariants: leaves and pages never change, so a known one is not re-read. A plan reads no leaf that its filter prunes.
-Pages are read only to build on a version, because they record decisions, not the table's content. While changes are
-read, only a few roots, and the leaves that one of them changed, are in memory. A leaf that no root of the range changed
-is not read.
+`object_reader`, `page_reader`), the part of a version that a scan needs (`scan_loader`), the choice of addressable
+versions (the caller knows them), the content of a state, the combination of several changes (`rootline.tree`).
+Invariants: leaves and pages never change, so a known one is not re-read. Pages are read only to build on a version,
+because they record decisions, not the table's content. While changes are read, only a few roots, and the leaves that
+one of them changed, are in memory. A leaf that no root of the range changed is not read.
 """
 
 from __future__ import annotations
@@ -27,23 +26,21 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata import object_reader as vector_reader
 from rootline.storage.metadata.object_reader import (
     DECODED_AT_ONCE,
     LEAVES_AT_ONCE,
     read_leaves,
-    read_pages,
     read_stored_manifest_vectors,
     read_vector,
 )
-from rootline.storage.metadata.read_cache import ReadCache, mapped
+from rootline.storage.metadata.page_reader import read_pages
+from rootline.storage.metadata.read_cache import mapped
 from rootline.storage.metadata.root_reader import proven_root, read_definition, read_root
+from rootline.storage.metadata.scan_loader import read_root_vectors
 from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.check.net_changes import NetChange, NetChanges, VectorsChange
 from rootline.tree.check.root_diff import Changes, RootDiff
-from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.proof.adoption import is_adopted
-from rootline.tree.scan.scan_plan import DeletesFor, ScanPlan, ScanPlanner, manifest_vectors
 from rootline.tree.state.leaf_lookup import LeafKeys, LeafLookup
 from rootline.tree.state.live_index import StoredAt
 from rootline.tree.state.table_state import NO_PAGES, TableState
@@ -94,54 +91,6 @@ async def load_state(
     await gather_bounded(state.live.lookups.values(), indexed, DECODED_AT_ONCE)
     await asyncio.to_thread(state.live.locations.build)
     return state
-
-
-async def plan_scan(
-    store: ObjectStore,
-    root: Root,
-    definition: TableDefinition,
-    pruning: PruningFilter,
-    *,
-    cache: ReadCache | None = None,
-    deletes_for: DeletesFor = DeletesFor.MATCHING_ROWS,
-) -> ScanPlan:
-    """The plan of a scan of `root`. The needed leaves that are not in `cache` are read concurrently.
-
-    Raises:
-        Corrupt: an object is missing or damaged.
-        Invalid: `equality-delete-unread`.
-        Unavailable: `store-unavailable`.
-    """
-    table = root.header.table
-    planner = ScanPlanner(root, definition, pruning, deletes_for)
-    kept = {} if cache is None else _kept_leaves(cache, table, planner.missing({}))
-    reading = asyncio.ensure_future(read_root_vectors(store, root))
-    try:
-        leaves = kept | await read_leaves(store, table, planner.missing(kept), definition=definition)
-        dead = manifest_vectors(root, await reading)
-    finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
-    found = await asyncio.to_thread(planner.plan, leaves, dead)
-    if cache is not None:
-        for leaf in leaves.values():
-            cache.keep_leaf(table, leaf)
-    return found
-
-
-def _kept_leaves(cache: ReadCache, table: TableName, rows: Iterable[ContentEntry]) -> dict[str, Leaf]:
-    found = ((row, cache.leaf(table, row.location)) for row in rows)
-    return {row.location: leaf.of_row(row) for row, leaf in found if leaf is not None}
-
-
-async def read_root_vectors(store: ObjectStore, root: Root) -> dict[tuple[str, int], BitMap]:
-    """(location, offset) → live manifest vector, for those in Puffin files. Rootline itself writes them into the root.
-
-    Raises the errors of `plan_scan`.
-    """
-    rows = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
-    live = [entry for entry in rows if entry.version_info.status is not Status.DELETED]
-    return await vector_reader.read_stored_manifest_vectors(store, root.header.table, live)
 
 
 ROOTS_AHEAD: Final = 4

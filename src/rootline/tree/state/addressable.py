@@ -13,12 +13,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rootline.schemas.bytes.root.retained_page import RetainedPage
 from rootline.schemas.errors import Invalid
 from rootline.schemas.parts.name import Drop, NameState
 from rootline.schemas.root_header import RootHeader
+
+if TYPE_CHECKING:
+    from rootline.schemas.bytes.root.retained_page import RetainedPage
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_MS: Final = 253_402_300_799_000
