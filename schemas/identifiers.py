@@ -29,6 +29,9 @@ WriterId = NewType("WriterId", str)
 Location = NewType("Location", str)  # relative to the table's prefix, or absolute (with a scheme)
 ObjectKey = NewType("ObjectKey", str)  # relative to the warehouse
 
+PROCESS_WRITER_PREFIX: Final = "process/"
+"""The prefix of writer ids that exist for one process only. The ledger drops them after `writer_retention_s`."""
+
 NAMESPACE_BYTES_MAX: Final = 255
 """A namespace is one folder, and file systems do not accept longer names."""
 _NAME_PART: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]{0,127}\Z")

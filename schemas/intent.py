@@ -9,18 +9,16 @@ endpoints or credentials.
 from __future__ import annotations
 
 import uuid
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rootline.schemas.content_entry import ContentType, FileFormat
-from rootline.schemas.intent_rules import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
+from rootline.schemas.intent_rules import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Isolation, Names
 from rootline.schemas.model_faults import invalid_model
 
 __all__ = [
     "MAINTENANCE_KINDS",
-    "PROCESS_WRITER_PREFIX",
     "AddedManifest",
     "AddedVector",
     "AdoptedRoot",
@@ -39,8 +37,6 @@ __all__ = [
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Int32 = Annotated[int, Field(ge=0, le=2**31 - 1)]
-PROCESS_WRITER_PREFIX: Final = "process/"
-"""The prefix of writer ids that exist for one process only. The ledger drops them after `writer_retention_s`."""
 
 _new: Final = object.__new__
 _set_values, _set_fields, _set_extra, _set_private = (
@@ -55,15 +51,6 @@ class _FieldsByModel(dict[type[BaseModel], set[str]]):
 
 
 _FIELDS: Final = _FieldsByModel()
-
-
-class Isolation(StrEnum):
-    """The isolation level. `snapshot` checks for concurrent changes of the files that an intent removes, `serializable`
-    also for rows that match its filter.
-    """
-
-    SNAPSHOT = "snapshot"
-    SERIALIZABLE = "serializable"
 
 
 class WireModel(BaseModel):

@@ -140,6 +140,15 @@ def _shown(location: str) -> str:
     return ascii(location if len(location) <= 80 else location[:80] + "…")
 
 
+class Isolation(StrEnum):
+    """The isolation level. `snapshot` checks for concurrent changes of the files that an intent removes, `serializable`
+    also for rows that match its filter.
+    """
+
+    SNAPSHOT = "snapshot"
+    SERIALIZABLE = "serializable"
+
+
 class IntentKind(StrEnum):
     """The change that an intent makes. See protocol page, section 2."""
 

@@ -20,12 +20,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Headers, ObjectKey
-from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import CARGO
+
+if TYPE_CHECKING:
+    from rootline.schemas.intent import Intent
 
 LAKE_KEY: Final = ObjectKey("0-rootline-lake/lake.json")
 """The key of the lake's object. It is outside every namespace, because no namespace begins with a digit."""

@@ -9,24 +9,17 @@ the log even if `log` names one.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import types
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import structlog
-
-from rootline.adapters.log_state import LogState as LogState
-from rootline.adapters.log_state import known_pauses as known_pauses
-from rootline.adapters.log_state import lift_table as lift_table
-from rootline.adapters.log_state import look_at_log as look_at_log
-from rootline.adapters.log_state import pause_table as pause_table
-from rootline.adapters.log_state import resume_table as resume_table
-from rootline.adapters.log_state import stuck_tables as stuck_tables
 from rootline.adapters.open import (
+    WriterLog,
     check_log,
     check_warehouse,
     local_folder,
@@ -44,26 +37,53 @@ from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.open import warehouse_url as warehouse_url
-from rootline.adapters.open_redis import open_dead_tasks as open_dead_tasks
-from rootline.adapters.open_redis import open_redis
 from rootline.adapters.system_environment import RecordedSpan as RecordedSpan
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.adapters.system_environment import recording_spans as recording_spans
 from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session import Session
-from rootline.hosting.lake_parts import LogOnDemand, lake_finder
-from rootline.hosting.lake_parts import open_parts as open_parts
+from rootline.hosting.on_demand import HostOnDemand, LogOnDemand, lake_finder
+from rootline.library_log import keep_logs_quiet
 from rootline.ports.head_hints import NO_HINTS
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid, RootlineError, Unavailable
+from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.read_cache import CACHE_BYTES_MAX, ReadCache
 
 if TYPE_CHECKING:
+    from rootline.adapters.log_state import LogState as LogState
+    from rootline.adapters.log_state import known_pauses as known_pauses
+    from rootline.adapters.log_state import lift_table as lift_table
+    from rootline.adapters.log_state import look_at_log as look_at_log
+    from rootline.adapters.log_state import pause_table as pause_table
+    from rootline.adapters.log_state import resume_table as resume_table
+    from rootline.adapters.log_state import stuck_tables as stuck_tables
+    from rootline.adapters.open_redis import open_dead_tasks as open_dead_tasks
     from rootline.adapters.sqlite.intent_log import SqliteIntentLog
     from rootline.coordinator.settings import CoordinatorSettings
-    from rootline.hosting.embedded_host import EmbeddedHost
+    from rootline.hosting.lake_parts import open_parts as open_parts
+
+_HOME: Final = {
+    "LogState": "adapters.log_state",
+    "known_pauses": "adapters.log_state",
+    "lift_table": "adapters.log_state",
+    "look_at_log": "adapters.log_state",
+    "open_dead_tasks": "adapters.open_redis",
+    "open_parts": "hosting.lake_parts",
+    "pause_table": "adapters.log_state",
+    "resume_table": "adapters.log_state",
+    "stuck_tables": "adapters.log_state",
+}
+"""Names for operators and services, which are imported when they are used."""
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"rootline.{home}"), name)
+
 
 CoordinatorPlace = Literal["auto", "elsewhere"]
 """`auto`: this process hosts the coordinator and the worker if the log is embedded and no other process does.
@@ -113,7 +133,8 @@ def connect(
 
         checks.one_of(settings, CoordinatorSettings, "settings", "coordinator settings, or None")
     given_log = None if log is None else checks.place(log, "log")
-    _keep_logs_quiet()
+    if "structlog" in sys.modules:
+        keep_logs_quiet()
     named_log = check_log(given_log or os.environ.get("ROOTLINE_LOG") or None, warehouse)
     return Lake(EmbeddableLake(warehouse, named_log, coordinator, settings, cached))
 
@@ -163,21 +184,19 @@ class EmbeddableLake:
         """Open the lake in this process, and host its services if this process is the host."""
         store = open_store(self.warehouse)
         find_lake = lake_finder(store, self.warehouse, self.log)
+        host, shared = None, None
         if self.coordinator == "elsewhere" or is_kafka(self.log):
-            host = None
-            log = LogOnDemand(partial(open_writer_log, self.log, self.warehouse), find_lake)
+            log = LogOnDemand(self._open_writer_log, find_lake)
         else:
-            from rootline.hosting.embedded_host import (
-                EmbeddedHost,  # imports the coordinator and the worker, which only a host needs
-            )
-
-            host = EmbeddedHost(store, self.warehouse, self.log, self.settings)
+            host = HostOnDemand(store, self.warehouse, self.log, self.settings)
             log = LogOnDemand(host.open_log, find_lake)
             if self.log is None:
-                with contextlib.suppress(RootlineError):  # a reader needs no log, and the first record tries again
-                    log.opened()
+                host.host_later(log)
+        if is_kafka(self.log):
+            from rootline.adapters.open_redis import open_redis
 
-        shared = open_redis(self.warehouse, self.log)
+            keep_logs_quiet()
+            shared = open_redis(self.warehouse, self.log)
 
         async def close() -> None:
             async with contextlib.AsyncExitStack() as closing:
@@ -193,29 +212,17 @@ class EmbeddableLake:
         hints = NO_HINTS if shared is None else shared.hints
         return Session(store, log, SystemEnvironment(), close, trouble, cache, base_url, hints=hints)
 
-    async def _seen(self, host: EmbeddedHost | None, table: TableName) -> str:
+    def _open_writer_log(self) -> WriterLog:
+        keep_logs_quiet()
+        return open_writer_log(self.log, self.warehouse)
+
+    async def _seen(self, host: HostOnDemand | None, table: TableName) -> str:
         known = None if host is None else host.trouble(table)
         if known:
             return known
         from rootline.hosting.lake_parts import seen_from_outside
 
         return await seen_from_outside(self.warehouse, self.log)
-
-
-def _keep_logs_quiet() -> None:
-    """Send Rootline's log lines to `logging`, as a library should, unless the program has configured structlog."""
-    if structlog.is_configured():
-        return
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            structlog.stdlib.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["event", "action"]),
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
 
 
 class _CallableModule(types.ModuleType):

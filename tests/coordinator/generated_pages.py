@@ -17,9 +17,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from rootline.adapters.kafka.control_records import SKIPPED
-from rootline.adapters.open import StoreSettings
 from rootline.adapters.redis_metrics import RedisMetrics
-from rootline.adapters.settings import EmbeddedLogSettings, KafkaSettings, RedisSettings, S3Settings
+from rootline.adapters.settings import EmbeddedLogSettings, KafkaSettings, RedisSettings, S3Settings, StoreSettings
 from rootline.catalog.rest.catalog import CatalogMetrics
 from rootline.catalog.rest.http_settings import CatalogSettings, HttpSettings
 from rootline.cli.service_process import PROCESS_METRICS, describe_process

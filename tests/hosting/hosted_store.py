@@ -8,7 +8,7 @@ from rootline.adapters.memory import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.session import Session
 from rootline.hosting.embedded_host import EmbeddedHost
-from rootline.hosting.lake_parts import LogOnDemand
+from rootline.hosting.on_demand import LogOnDemand
 from rootline.schemas.identifiers import TableName
 
 

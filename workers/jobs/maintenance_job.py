@@ -26,8 +26,8 @@ from rootline.maintenance.plan import IntentStamp, Plan, WrittenPlan
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import LogPosition, TableName
-from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
+from rootline.schemas.identifiers import PROCESS_WRITER_PREFIX, LogPosition, TableName
+from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.table_definition import TableDefinition

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import time
 from collections.abc import Awaitable, Iterator
@@ -18,29 +19,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.local_object_remover import LocalObjectRemover
 from rootline.adapters.local_object_store import LocalObjectStore, check_file_system
-from rootline.adapters.memory import MemoryIntentLog, MemoryObjectRemover, MemoryObjectStore
 from rootline.adapters.posix_files import LakeLock
-from rootline.adapters.settings import KafkaSettings, S3Settings
-from rootline.adapters.settings import StoreSettings as StoreSettings
-from rootline.adapters.settings import store_settings as store_settings
-from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_archive import SqliteLogArchive, behind_root, confirmed_in
-from rootline.adapters.sqlite.log_file import FILE_NAME as LOG_FILE
-from rootline.adapters.sqlite.log_pruning import Pruned, pruning_loop
-from rootline.adapters.sqlite.meta_rows import NoticesOnly
-from rootline.ports.intent_feed import CoordinatorLog
-from rootline.ports.intent_log import AskLogKeeps, IntentLog, IntentSink, LogArchive, LogKeeps, VerdictSource
-from rootline.ports.object_remover import ObjectRemover
+from rootline.ports.intent_log import IntentSink, LogKeeps, VerdictSource
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid, Unavailable
-from rootline.schemas.root_header import RootHeader
 
 if TYPE_CHECKING:
     from rootline.adapters.kafka.administration import KafkaTopics
+    from rootline.adapters.settings import KafkaSettings, S3Settings, StoreSettings
+    from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+    from rootline.adapters.sqlite.log_pruning import Pruned
+    from rootline.ports.intent_feed import CoordinatorLog
+    from rootline.ports.intent_log import AskLogKeeps, IntentLog, LogArchive
+    from rootline.ports.object_remover import ObjectRemover
+    from rootline.schemas.root_header import RootHeader
 
 LAKE_FOLDER: Final = ".rootline"
 READING_MARK: Final = "coordinator-is-reading"
@@ -67,9 +61,13 @@ def open_store(url: str, settings: StoreSettings | None = None) -> ObjectStore:
     folder = local_folder(url)
     if folder is not None:
         check_file_system(folder)
+        if settings is None and not _may_be_set():
+            return LocalObjectStore(folder, ())
         return LocalObjectStore(folder, (settings or store_settings()).absolute_reads)
     scheme = urlsplit(url).scheme
     if scheme == "memory":
+        from rootline.adapters.memory import MemoryObjectStore
+
         return MemoryObjectStore()
     if scheme == "s3":
         return _open_s3(url, settings or store_settings())
@@ -80,7 +78,11 @@ def open_remover(url: str, store: ObjectStore, settings: StoreSettings | None = 
     """Open the remover of the warehouse `url`, only for workers. `store`: its open store. Raises `Invalid`."""
     folder = local_folder(url)
     if folder is not None:
+        from rootline.adapters.local_object_remover import LocalObjectRemover
+
         return LocalObjectRemover(folder)
+    from rootline.adapters.memory import MemoryObjectRemover, MemoryObjectStore
+
     if isinstance(store, MemoryObjectStore):
         return MemoryObjectRemover(store)
     bucket, prefix = _bucket_and_prefix(url)
@@ -96,11 +98,22 @@ def open_log(url: str | None, warehouse: str) -> IntentLog:
         Invalid: `setting-invalid`. Unavailable, Corrupt: the embedded log's file cannot be opened.
     """
     folder = _log_folder(url, warehouse)
-    return MemoryIntentLog() if folder is None else SqliteIntentLog(folder)
+    if folder is None:
+        from rootline.adapters.memory import MemoryIntentLog
+
+        return MemoryIntentLog()
+    from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+
+    return SqliteIntentLog(folder)
 
 
 def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> CoordinatorLog:
     """A coordinator's side of an open embedded log. It also prunes the log. Raises `Invalid`."""
+    from rootline.adapters.embedded_feed import EmbeddedFeed
+    from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+    from rootline.adapters.sqlite.log_pruning import pruning_loop
+    from rootline.adapters.sqlite.meta_rows import NoticesOnly
+
     mark = reading_mark(url, warehouse)
     if not isinstance(log, SqliteIntentLog):
         return EmbeddedFeed(log, mark)
@@ -151,6 +164,8 @@ def open_archive(url: str | None, warehouse: str) -> LogArchive:
             "setting-invalid",
             f"log {url or warehouse!r}: a log in memory ends with its process. Name a stored log",
         )
+    from rootline.adapters.sqlite.log_archive import SqliteLogArchive
+
     return SqliteLogArchive(folder)
 
 
@@ -158,8 +173,11 @@ def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
     """Open an embedded log that exists. Raises the errors of `open_archive`, and `Invalid` for a log on Kafka."""
     if is_kafka(url):
         raise Invalid("setting-invalid", f"log {url!r}: this needs an embedded log, and this log is on Kafka")
+    from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+    from rootline.adapters.sqlite.log_file import FILE_NAME
+
     folder = _log_folder(url, warehouse)
-    if folder is None or not (folder / LOG_FILE).is_file():
+    if folder is None or not (folder / FILE_NAME).is_file():
         raise Unavailable(
             "log-unavailable", f"{folder or url}: there is no log here. Check the warehouse or the log's URL"
         )
@@ -171,6 +189,8 @@ def confirmed_version(url: str | None, warehouse: str, table: str) -> int | None
 
     Raises `Invalid`, and the errors of `confirmed_in`.
     """
+    from rootline.adapters.sqlite.log_archive import confirmed_in
+
     folder = None if is_kafka(url) else _log_folder(url, warehouse)
     return None if folder is None else confirmed_in(folder, table)
 
@@ -181,6 +201,8 @@ def log_behind_root(url: str | None, warehouse: str, header: RootHeader) -> str 
     `None`: nothing shows that, or the log is on Kafka, whose coordinators report it. Raises `Invalid`, and the errors
     of `behind_root`.
     """
+    from rootline.adapters.sqlite.log_archive import behind_root
+
     folder = None if is_kafka(url) else _log_folder(url, warehouse)
     return None if folder is None else behind_root(folder, header)
 
@@ -203,6 +225,21 @@ def open_log_keeps(url: str | None) -> AskLogKeeps:
 def is_kafka(url: str | None) -> bool:
     """Whether the log `url` is on Kafka."""
     return url is not None and urlsplit(url).scheme == "kafka"
+
+
+def store_settings() -> StoreSettings:
+    """The settings in force. Raises `Invalid` (`setting-invalid`), naming each setting and its fault."""
+    from rootline.adapters import settings
+
+    return settings.store_settings()
+
+
+def _may_be_set() -> bool:
+    """Whether the environment may have settings. Without any, their models are not imported, which takes a while."""
+    return any(
+        name.upper().startswith("ROOTLINE_") and name not in ("ROOTLINE_WAREHOUSE", "ROOTLINE_LOG")
+        for name in os.environ
+    )
 
 
 def kafka_settings(url: str | None) -> KafkaSettings:
@@ -267,8 +304,10 @@ def log_name(url: str | None, warehouse: str) -> str:
     if is_kafka(url):
         settings = kafka_settings(url)
         return f"{settings.url}, topic {settings.intents_topic}: the consumer group {settings.group_id}"
+    from rootline.adapters.sqlite.log_file import FILE_NAME
+
     folder = _log_folder(url, warehouse)
-    return "memory://" if folder is None else str(folder / LOG_FILE)
+    return "memory://" if folder is None else str(folder / FILE_NAME)
 
 
 def reading_mark(url: str | None, warehouse: str) -> Path | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -24,11 +24,13 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from rootline.adapters.sqlite.log_pruning import LogRetention
 from rootline.read_settings import read_settings
 from rootline.schemas.bytes.record_headers import KEY_ID, SECRET_BYTES_MIN
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent_rules import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from rootline.adapters.sqlite.log_pruning import LogRetention
 
 
 def is_given(name: str, value: SecretStr | None, file: Path | None) -> bool:
@@ -379,6 +381,8 @@ class EmbeddedLogSettings(BaseModel):
     @property
     def retention(self) -> LogRetention:
         """The retention in milliseconds."""
+        from rootline.adapters.sqlite.log_pruning import LogRetention
+
         return LogRetention(int(self.records_retention_s * 1000), int(self.dead_letters_retention_s * 1000))
 
 

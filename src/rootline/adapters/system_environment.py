@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import override
 
 from rootline.ports.environment import Environment, Facts, Tracer
-from rootline.schemas.bytes.record_headers import TraceContext
 
 if TYPE_CHECKING:
     from opentelemetry import trace
+
+    from rootline.schemas.bytes.record_headers import TraceContext
 
 
 class SystemEnvironment(Environment):
@@ -125,6 +126,8 @@ def publishing(key: bytes, records: int) -> Iterator[bytes | None]:
 
     Yields the value of the records' header `traceparent`, or `None` if no spans are recorded.
     """
+    from rootline.schemas.bytes.record_headers import TraceContext
+
     if _kept is not None:
         named = TraceContext(uuid.uuid4().hex, uuid.uuid4().hex[:16], True)
         kept, began_ns = _kept, time.time_ns()

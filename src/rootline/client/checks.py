@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_name, table_name
-from rootline.schemas.intent import DataFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
 
+    from rootline.schemas.intent import DataFile
+
 T = TypeVar("T")
+DEFAULT_TIMEOUT_S: Final = 30.0
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 """The approximate size of a data file."""
 _CODE: Final = "setting-invalid"
@@ -178,6 +180,8 @@ def numbered_writer(writer_id: object, writer_sequence: object) -> tuple[str, in
 def data_files(files: Any) -> list[DataFile] | pa.Table:
     """Descriptions of data files: a list, or an Arrow table with one row per file."""
     import pyarrow as pa
+
+    from rootline.schemas.intent import DataFile
 
     if isinstance(files, pa.Table):
         return files

@@ -14,17 +14,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rootline.client import checks
-from rootline.client.checks import DEFAULT_TARGET_BYTES
+from rootline.client.checks import DEFAULT_TARGET_BYTES, DEFAULT_TIMEOUT_S
 from rootline.client.lake_names import LakeNames
-from rootline.client.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
 from rootline.client.session import Session, SessionHolder, WriterStamp
 from rootline.schemas.errors import Invalid
-from rootline.storage.metadata.root_reader import check_there
+from rootline.storage.metadata.root_reader import root_if_readable
 
 if TYPE_CHECKING:
     from rootline.client.async_table import AsyncTableHandle
     from rootline.client.iceberg_tables import Adopted
     from rootline.client.layout_terms import SortBy
+    from rootline.client.producer import AsyncProducer, Producer
     from rootline.client.session import Commit
     from rootline.client.table_handle import TableHandle
 
@@ -164,7 +164,13 @@ class Lake(LakeNames):
         from rootline.client.table_handle import TableHandle
 
         checked = checks.table(name)
-        self.holder.run(lambda session: check_there(session.store, checked))
+
+        async def operation(session: Session) -> None:
+            root = await root_if_readable(session.store, checked, session.cache.root(checked))
+            if root is not None:
+                session.cache.keep_root(root)  # for the first scan
+
+        self.holder.run(operation)
         return TableHandle(self, checked)
 
     def async_table(self, name: str) -> AsyncTableHandle:
@@ -273,10 +279,14 @@ class Lake(LakeNames):
         characters), the caller numbers them, per table, and passes `writer_sequence` to every `publish`. A restarted
         program can then continue its sequence. Raises `Invalid` (`setting-invalid`) for an invalid id.
         """
+        from rootline.client.producer import Producer
+
         return Producer(self.holder, _writer(writer_id))
 
     def async_producer(self, writer_id: str | None = None) -> AsyncProducer:
         """The same as `producer`, for coroutines."""
+        from rootline.client.producer import AsyncProducer
+
         return AsyncProducer(self.holder, _writer(writer_id))
 
     def close(self, *, patience_s: float = CLOSE_PATIENCE_S) -> None:

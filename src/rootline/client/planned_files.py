@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
@@ -26,11 +26,10 @@ from rootline.ports.head_hints import NO_HINTS
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import VectorReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.read_cache import PlanningReads, PlanRequests, hinted_reads
 from rootline.storage.metadata.root_reader import read_definition
-from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.metadata.scan_loader import plan_scan
 from rootline.storage.rows.data_file_reader import RowsWanted, output_schema, read_rows
 from rootline.storage.rows.metadata_columns import POS
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
@@ -39,6 +38,9 @@ from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import DeletesFor, ScanPlan
+
+if TYPE_CHECKING:
+    from rootline.schemas.intent import VectorReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ def matched_rows(found: Iterable[tuple[FileTask, Matched]]) -> int | None:
 
 def seen_vector(task: FileTask) -> VectorReference | None:
     """A reference to the file's delete vector, in the form of an intent."""
+    from rootline.schemas.intent import VectorReference
+
     if not task.vectors:
         return None
     vector = task.vectors[0]

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from rootline.client import checks
+from rootline.client.checks import DEFAULT_TIMEOUT_S
 from rootline.client.session import Operation, Session, SessionHolder, WriterStamp
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.retry_policy import RetryPolicy
@@ -288,9 +289,6 @@ async def _send(session: Session, taken: Sequence[tuple[Queued, NewRecord]]) -> 
 def _own_copy(error: Exception) -> Exception:
     """A copy of an error for each caller: a shared one would collect the tracebacks of all callers."""
     return type(error)(error.code, error.message) if isinstance(error, RootlineError) else error
-
-
-DEFAULT_TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,14 +30,14 @@ from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX
 from rootline.schemas.errors import Invalid, OutcomeUnknown
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
+from rootline.schemas.identifiers import PROCESS_WRITER_PREFIX, TableName
 from rootline.schemas.object_keys import is_absolute
-from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.read_cache import ReadCache
 
 if TYPE_CHECKING:
     from rootline.catalog.exporter import TableExporter
+    from rootline.schemas.intent import Intent
+    from rootline.schemas.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,8 @@ def commit_of(verdict: Verdict) -> Commit:
     Raises:
         Invalid: the intent was rejected. Code and message are the verdict's.
     """
+    from rootline.schemas.verdict import VerdictKind
+
     if verdict.kind is VerdictKind.REJECTED:
         code = verdict.code or "intent-malformed"
         raise Invalid(code, verdict.message or f"{verdict.table}: intent {verdict.intent_id} was rejected ({code})")

@@ -13,13 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
-from rootline.client.checks import DEFAULT_TARGET_BYTES
-from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.checks import DEFAULT_TARGET_BYTES, DEFAULT_TIMEOUT_S
 from rootline.client.session import Commit, Session, WriterStamp
 from rootline.client.table_rows import TableRows
 from rootline.client.time_travel import Moment, PointInTime
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import AddedManifest
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from rootline.client.new_files import FileList
     from rootline.client.scan import Scan
     from rootline.client.version_history import TreeView
+    from rootline.schemas.intent import AddedManifest
 
 
 class TableHandle(TableRows):

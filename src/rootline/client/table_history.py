@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
-from rootline.client.checks import DEFAULT_TARGET_BYTES
-from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.checks import DEFAULT_TARGET_BYTES, DEFAULT_TIMEOUT_S
 from rootline.client.session import Commit, OpenLake, Session
 from rootline.client.time_travel import Moment, PointInTime, read_head
 from rootline.schemas.errors import Invalid

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rootline.client import checks
-from rootline.client.checks import DEFAULT_TARGET_BYTES
-from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.checks import DEFAULT_TARGET_BYTES, DEFAULT_TIMEOUT_S
 from rootline.client.session import Commit, OpenLake, Operation, Session, T
 from rootline.client.table_history import TableHistory
 from rootline.client.time_travel import read_head
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import Isolation
+from rootline.schemas.intent_rules import Isolation
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from rootline.client import checks
+from rootline.client.checks import DEFAULT_TIMEOUT_S
 from rootline.client.new_files import commit_intent
-from rootline.client.producer import DEFAULT_TIMEOUT_S
 from rootline.client.session import Commit, OpenLake, Session, WriterStamp
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_of

@@ -1,11 +1,12 @@
-"""A lake's open store and log, a log that is opened on demand, and the reason for a missing verdict.
+"""A lake's open store and log, and the reason for a missing verdict.
 
 Owns: the parts that each service needs, closing them, the lock of the process that hosts the coordinator, the cheap
-checks for coordinators in other processes. Does not own: the adapter of a URL (`rootline.adapters.open`), a host's
-knowledge of its coordinator (`embedded_host`), the error of a missing verdict (`rootline.client.producer`).
-Invariants: Everything is opened on the loop that uses it. The lock is released before the log is closed. Readers open
-no log: it is opened by the first record or the first wait. Explaining a missing verdict never raises, and ends within
-a few seconds. URLs are shown unchanged, because they never contain a password.
+checks for coordinators in other processes. Does not own: the adapter of a URL (`rootline.adapters.open`), a log that
+is opened at its first use (`on_demand`), a host's knowledge of its coordinator (`embedded_host`), the error of a
+missing verdict (`rootline.client.producer`).
+Invariants: Everything is opened on the loop that uses it. The lock is released before the log is closed. Explaining a
+missing verdict never raises, and ends within a few seconds. URLs are shown unchanged, because they never contain a
+password.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry
-from typing_extensions import override
 
 from rootline.adapters.kafka.control_records import SKIPPED
 from rootline.adapters.object_key_rules import check_file_prefixes
@@ -40,65 +40,14 @@ from rootline.adapters.open import (
 )
 from rootline.adapters.open_redis import SharedRedis, open_redis
 from rootline.adapters.posix_files import LakeLock
-from rootline.adapters.system_environment import SystemEnvironment
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
+from rootline.hosting.on_demand import LogOnDemand, lake_finder
 from rootline.ports.intent_feed import CoordinatorLog
-from rootline.ports.intent_log import AskLogKeeps, IntentSink, KnowsItsLake, NewRecord, VerdictSource
+from rootline.ports.intent_log import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError
-from rootline.schemas.identifiers import LogPosition
-from rootline.schemas.verdict import Verdict
-from rootline.storage.warehouse import FindLake, lake_of
-
-
-class LogOnDemand(IntentSink, VerdictSource):
-    """A log that `open_log` opens at the first use. If that fails, the next use tries again.
-
-    `find_lake`: identifies this lake, for a log that may serve another one. It is called before the first record.
-    """
-
-    def __init__(self, open_log: Callable[[], WriterLog], find_lake: FindLake | None = None) -> None:
-        self._open_log = open_log
-        self._find_lake = find_lake
-        self._introducing = asyncio.Lock()
-        self._log: WriterLog | None = None
-
-    @override
-    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        return await (await self._introduced()).publish(key, value, oldest_file_ms=oldest_file_ms)
-
-    @override
-    async def publish_many(
-        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
-    ) -> list[LogPosition]:
-        return await (await self._introduced()).publish_many(records, oldest_file_ms=oldest_file_ms)
-
-    @override
-    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
-        return await self.opened().wait_verdict(position, timeout_s=timeout_s)
-
-    async def close(self) -> None:
-        """Close the log if it was opened."""
-        if self._log is not None:
-            await self._log.close()
-
-    async def _introduced(self) -> WriterLog:
-        """The open log, which knows the lake that it serves. Raises `Invalid` (`lake-mismatch`)."""
-        log = self.opened()
-        if self._find_lake is not None:
-            async with self._introducing:
-                lake = None if self._find_lake is None else await self._find_lake()
-                if lake is not None and isinstance(log, KnowsItsLake):
-                    await log.introduce(lake)
-                self._find_lake = None
-        return log
-
-    def opened(self) -> WriterLog:
-        """The log, which the first call opens. Raises the errors of `open_log`."""
-        if self._log is None:
-            self._log = self._open_log()
-        return self._log
+from rootline.storage.warehouse import FindLake
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +126,6 @@ def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeP
     feed, remover = partial(open_embedded_feed, embedded, log, warehouse), open_remover(warehouse, store)
     found = lake_finder(store, warehouse, log)
     return LakeParts(store, embedded, feed, lock, remover, open_log_keeps(log), find_lake=found)
-
-
-def lake_finder(store: ObjectStore, warehouse: str, log: str | None) -> FindLake | None:
-    """The function that identifies this lake. `None`: its log is in the warehouse, so it serves no other lake."""
-    if log is None or "memory:" in (log[:7], warehouse[:7]):
-        return None
-    return partial(lake_of, store, warehouse, SystemEnvironment().fresh_id)
 
 
 def check_principals(settings: CoordinatorSettings, log: str | None) -> None:

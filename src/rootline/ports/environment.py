@@ -8,9 +8,10 @@ them all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rootline.schemas.bytes.record_headers import TraceContext
+if TYPE_CHECKING:
+    from rootline.schemas.bytes.record_headers import TraceContext
 
 
 class Environment(Protocol):

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
-from rootline.schemas.verdict import DeadLetter, Verdict
+
+if TYPE_CHECKING:
+    from rootline.schemas.bytes.record_headers import Lake
+    from rootline.schemas.verdict import DeadLetter, Verdict
 
 NewRecord = tuple[bytes, bytes] | tuple[bytes, bytes, bytes | None]
 """Key and value, and optionally the writer's description of the content (`rootline.schemas.bytes.record_headers`)."""

@@ -46,7 +46,7 @@ from rootline.spark.spark_types import (
     check_types,
     spark_schema_of,
 )
-from rootline.storage.metadata.root_reader import check_there, read_definition
+from rootline.storage.metadata.root_reader import read_definition, root_if_readable
 from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
 from rootline.tree.filter.filters import bind_filter
 
@@ -84,7 +84,7 @@ def create_where_asked(options: SourceOptions, schema: StructType) -> None:
 def _is_there(options: SourceOptions) -> bool:
     async def operation(session: Session) -> bool:
         try:
-            await check_there(session.store, options.table)
+            await root_if_readable(session.store, options.table)
         except Invalid as error:
             if error.code in _GONE:
                 return False

@@ -53,7 +53,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 from pyspark.sql.types import StructType
 
 from rootline.client import checks
-from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.checks import DEFAULT_TIMEOUT_S
 from rootline.client.session import Session
 from rootline.client.time_travel import read_head
 from rootline.ports.object_store import ObjectFiles

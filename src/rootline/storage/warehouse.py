@@ -15,8 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-import structlog
-
+from rootline.library_log import library_logger
 from rootline.ports.object_store import ObjectStore, PutReply, PutStatus
 from rootline.schemas.bytes.record_headers import LAKE_KEY, Lake, decode_lake, encode_lake
 from rootline.schemas.errors import Fenced, RootlineError, Unavailable
@@ -61,7 +60,7 @@ async def lake_of(store: ObjectStore, place: str, fresh_id: Callable[[], str]) -
 
 
 def _log_without(place: str, reason: str) -> None:
-    logger = structlog.get_logger("rootline.lake")
+    logger = library_logger("rootline.lake")
     logger.info("the lake has no id, so a log of another lake cannot be detected", warehouse=place, reason=reason)
 
 

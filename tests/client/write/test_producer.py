@@ -18,7 +18,7 @@ from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
-from rootline.hosting.lake_parts import LogOnDemand
+from rootline.hosting.on_demand import LogOnDemand
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.bytes.record_headers import LAKE_KEY, encode_lake, lake_header
 from rootline.schemas.bytes.record_headers import Lake as Place

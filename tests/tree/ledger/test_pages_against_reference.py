@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from rootline.schemas.bytes.root.header_codec import encode_header
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.client_commits import CLIENT_WRITER_PREFIX
-from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
+from rootline.schemas.identifiers import PROCESS_WRITER_PREFIX
+from rootline.schemas.intent import Intent
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.commit.verdicts import answer

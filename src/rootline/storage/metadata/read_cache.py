@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
-import structlog
 from typing_extensions import override
 
+from rootline.library_log import library_logger
 from rootline.ports.head_hints import HeadHints, HintOutcome
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.bytes.leaf import Leaf
@@ -49,7 +49,7 @@ def mapped(body: bytes) -> bytes | pa.Buffer:
             file.flush()
             return pa.py_buffer(mmap.mmap(file.fileno(), len(body), prot=mmap.PROT_READ))
     except OSError as error:
-        structlog.get_logger().warning(
+        library_logger().warning(
             "no room for leaves on the temporary disk, so they stay in memory",
             action="free disk space, or set TMPDIR to another disk",
             folder=tempfile.gettempdir(),

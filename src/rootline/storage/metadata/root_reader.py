@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from rootline.ports.object_store import ObjectStore
@@ -29,9 +29,11 @@ from rootline.schemas.parts.definition import DefinitionReference
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.schemas.view_metadata import ViewMetadata
 from rootline.storage.stored_objects import gather_bounded, read_stored
 from rootline.tree.state.addressable import check_is_table
+
+if TYPE_CHECKING:
+    from rootline.schemas.view_metadata import ViewMetadata
 
 _Read = TypeVar("_Read")
 _LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
@@ -208,13 +210,14 @@ async def name_state(store: ObjectStore, name: TableName) -> NameState | None:
     return None if root is None else root.header.name.state
 
 
-async def check_there(store: ObjectStore, name: TableName) -> None:
-    """Raise the errors of `table_root` if there is no table. A damaged newest root counts as an existing table."""
+async def root_if_readable(store: ObjectStore, name: TableName, known: Root | None = None) -> Root | None:
+    """The newest root of a table, or `None` if it is damaged. Raises the errors of `table_root`, if there is none."""
     try:
-        await table_root(store, name)
+        return await table_root(store, name, known)
     except Corrupt as error:
         if error.code == "object-missing":
             raise
+        return None
 
 
 async def view_root(store: ObjectStore, name: TableName) -> Root:
@@ -237,6 +240,8 @@ async def view_root(store: ObjectStore, name: TableName) -> Root:
 
 def view_of(header: RootHeader) -> ViewMetadata:
     """The view in a root. Raises `Corrupt` (`root-corrupt`) if it cannot be read."""
+    from rootline.schemas.view_metadata import ViewMetadata
+
     try:
         return ViewMetadata.from_json(header.name.view or b"", name=f"{header.table}, version {header.version}")
     except Invalid as error:

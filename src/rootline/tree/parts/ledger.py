@@ -37,8 +37,8 @@ from rootline.schemas.bytes.root.ledger_page import (
 )
 from rootline.schemas.client_commits import CLIENT_WRITER_PREFIX
 from rootline.schemas.content_entry import quick
-from rootline.schemas.identifiers import Headers, Version, WriterId
-from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
+from rootline.schemas.identifiers import PROCESS_WRITER_PREFIX, Headers, Version, WriterId
+from rootline.schemas.intent import Intent
 from rootline.schemas.parts.ledger import (
     CommittedRun,
     ContentDigest,

@@ -1,0 +1,141 @@
+"""The log and the host of an open lake, which are opened at their first use.
+
+Owns: the time at which they are opened, naming the lake to its log. Does not own: their work (`embedded_host`, the
+adapters of a log).
+Invariants: a program that only reads, and ends within a second, opens no log and imports no coordinator. A lake in a
+folder that stays open is hosted also if nothing is written, because its log may contain undecided intents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from typing_extensions import override
+
+from rootline.adapters.system_environment import SystemEnvironment
+from rootline.library_log import keep_logs_quiet
+from rootline.ports.intent_log import IntentSink, KnowsItsLake, NewRecord, VerdictSource
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import RootlineError
+from rootline.schemas.identifiers import LogPosition, TableName
+
+if TYPE_CHECKING:
+    from rootline.adapters.open import WriterLog
+    from rootline.coordinator.settings import CoordinatorSettings
+    from rootline.hosting.embedded_host import EmbeddedHost
+    from rootline.schemas.bytes.record_headers import Lake
+    from rootline.schemas.verdict import Verdict
+    from rootline.storage.warehouse import FindLake
+
+HOST_DELAY_S: Final = 1.0
+"""Seconds after which a lake that was only read is hosted, so that a short program loads no coordinator."""
+
+
+class LogOnDemand(IntentSink, VerdictSource):
+    """A log that `open_log` opens at the first use. If that fails, the next use tries again.
+
+    `find_lake`: identifies this lake, for a log that may serve another one. It is called before the first record.
+    """
+
+    def __init__(self, open_log: Callable[[], WriterLog], find_lake: FindLake | None = None) -> None:
+        self._open_log = open_log
+        self._find_lake = find_lake
+        self._introducing = asyncio.Lock()
+        self._log: WriterLog | None = None
+
+    @override
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
+        return await (await self._introduced()).publish(key, value, oldest_file_ms=oldest_file_ms)
+
+    @override
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
+        return await (await self._introduced()).publish_many(records, oldest_file_ms=oldest_file_ms)
+
+    @override
+    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
+        return await self.opened().wait_verdict(position, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Close the log if it was opened."""
+        if self._log is not None:
+            await self._log.close()
+
+    async def _introduced(self) -> WriterLog:
+        """The open log, which knows the lake that it serves. Raises `Invalid` (`lake-mismatch`)."""
+        log = self.opened()
+        if self._find_lake is not None:
+            async with self._introducing:
+                lake = None if self._find_lake is None else await self._find_lake()
+                if lake is not None and isinstance(log, KnowsItsLake):
+                    await log.introduce(lake)
+                self._find_lake = None
+        return log
+
+    def opened(self) -> WriterLog:
+        """The log, which the first call opens. Raises the errors of `open_log`."""
+        if self._log is None:
+            self._log = self._open_log()
+        return self._log
+
+
+class HostOnDemand:
+    """The host of a lake with an embedded log. It begins to host when its log is opened."""
+
+    def __init__(
+        self, store: ObjectStore, warehouse: str, log: str | None, settings: CoordinatorSettings | None
+    ) -> None:
+        self._store, self._warehouse, self._log, self._settings = store, warehouse, log, settings
+        self._host: EmbeddedHost | None = None
+        self._later: asyncio.Task[None] | None = None
+
+    def open_log(self) -> WriterLog:
+        """Open the log, and start to host. Raises the errors of `EmbeddedHost`."""
+        from rootline.hosting.embedded_host import EmbeddedHost
+
+        keep_logs_quiet()
+        host = EmbeddedHost(self._store, self._warehouse, self._log, self._settings)
+        opened = host.open_log()
+        self._host = host
+        return opened
+
+    def host_later(self, log: LogOnDemand) -> None:
+        """Open `log` after `HOST_DELAY_S`, unless a record opens it earlier. A failure is left to the first record."""
+        self._later = asyncio.get_running_loop().create_task(_open_later(log), name="rootline host later")
+
+    def trouble(self, table: TableName) -> str | None:
+        """As `EmbeddedHost.trouble`. `None` also before this process hosts."""
+        return None if self._host is None else self._host.trouble(table)
+
+    async def stop(self) -> None:
+        """Stop the host if it was started."""
+        if self._later is not None:
+            self._later.cancel()
+            await asyncio.wait({self._later})
+        if self._host is not None:
+            await self._host.stop()
+
+
+async def _open_later(log: LogOnDemand) -> None:
+    await asyncio.sleep(HOST_DELAY_S)
+    await asyncio.to_thread(importlib.import_module, "rootline.hosting.embedded_host")  # which takes a while
+    with contextlib.suppress(RootlineError):
+        log.opened()
+
+
+def lake_finder(store: ObjectStore, warehouse: str, log: str | None) -> FindLake | None:
+    """The function that identifies this lake. `None`: its log is in the warehouse, so it serves no other lake."""
+    if log is None or "memory:" in (log[:7], warehouse[:7]):
+        return None
+
+    async def find() -> Lake | None:
+        from rootline.storage.warehouse import lake_of
+
+        return await lake_of(store, warehouse, SystemEnvironment().fresh_id)
+
+    return find
