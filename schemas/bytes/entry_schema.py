@@ -16,7 +16,6 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from fastavro.schema import fingerprint, to_parsing_canonical_form
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -123,6 +122,8 @@ def content_stats_schema(tracked: Sequence[TrackedField], nan_bounds: Collection
 
 def stats_fingerprint(tracked: Sequence[TrackedField]) -> bytes:
     """CRC-64-AVRO of the parsing canonical form of `content_stats`, 8 bytes, little-endian as in Avro's framing."""
+    from fastavro.schema import fingerprint, to_parsing_canonical_form
+
     canonical = to_parsing_canonical_form(content_stats_schema(tracked))
     return bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
 

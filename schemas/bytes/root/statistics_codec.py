@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
 
 from rootline.schemas.bytes.avro_encoding import (
@@ -62,12 +62,16 @@ class StatisticsCodec:
         self._known = frozenset(field.tracked_id for field in self.tracked)
         if len(self._known) != len(self.tracked):
             raise ValueError("two tracked fields share an id")
-        self.fingerprint = stats_fingerprint(self.tracked)
         kinds = [(field.tracked_id, kind_of(field.type)) for field in self.tracked]
         self.layout = ",".join(f"{tracked_id}:{layout_of_kind(kind)}" for tracked_id, kind in kinds)
         self._columns = [_column(field, field.tracked_id in nan_bounds) for field in self.tracked]
         self._skips = [column.match for column in self._columns]
         self.proof = StatisticsProof(self.tracked)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """The fingerprint of the statistics' schema, as intents and headers state it."""
+        return stats_fingerprint(self.tracked)
 
     def encode(self, statistics: ContentStats) -> bytes:
         """The bytes of `statistics`. A `LazyStats` of the same layout is not encoded again.

@@ -15,9 +15,10 @@ from typing import Final
 
 from pyroaring import BitMap64
 
+from rootline.client.matched_rows import seen_vector
 from rootline.client.new_files import NewFiles, upload_all
 from rootline.client.planned_change import planned_intent
-from rootline.client.planned_files import FilePlan, seen_vector
+from rootline.client.planned_files import FilePlan
 from rootline.client.session import Session
 from rootline.maintenance.plan import vectors_of_puffin
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.client import checks
+from rootline.client.matched_rows import seen_vector
 from rootline.client.new_files import NewFiles, verdict_on
-from rootline.client.planned_files import FilePlan, seen_vector
+from rootline.client.planned_files import FilePlan
 from rootline.client.session import Commit, Session, WriterStamp, commit_of
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation, RemovedFile

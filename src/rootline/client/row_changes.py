@@ -1,7 +1,7 @@
 """Planned changes of a table's rows: delete by filter, overwrite, and compaction of data files.
 
 Owns: the plan of each change: files to remove, positions to mark in delete vectors, files to rewrite, groups of files
-to compact. Does not own: finding the rows that match (`planned_files`), committing a plan (`planned_change`), vectors
+to compact. Does not own: finding the rows that match (`matched_rows`), committing a plan (`planned_change`), vectors
 (`marked_files`), the decision whether the change still fits (`rootline.tree`).
 Invariants: a delete and an overwrite are one atomic intent each. If a delete matches only some rows of a file, every
 file gets a vector, because one intent cannot add vectors and remove whole files. A new vector also contains the
@@ -24,6 +24,7 @@ from pyroaring import BitMap64
 from rootline.client.data_file_writer import write_rewritten_files
 from rootline.client.given_rows import GivenRows
 from rootline.client.marked_files import Touched, stored_vectors
+from rootline.client.matched_rows import Match, Matched, match_rows, matched_rows, surviving_rows
 from rootline.client.merged_rows import MergePlan, StoredRows, planned
 from rootline.client.new_files import (
     NewFiles,
@@ -33,15 +34,7 @@ from rootline.client.new_files import (
     write_and_store_kept,
 )
 from rootline.client.planned_change import ChangeOptions, commit_planned, planned_intent
-from rootline.client.planned_files import (
-    FilePlan,
-    Match,
-    Matched,
-    match_rows,
-    matched_rows,
-    plan_files,
-    surviving_rows,
-)
+from rootline.client.planned_files import FilePlan, plan_files
 from rootline.client.session import Commit, Session, WriterStamp
 from rootline.maintenance.data_compaction_plan import filled, size_of
 from rootline.schemas.identifiers import TableName

@@ -25,12 +25,12 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_definition
-from rootline.storage.rows.data_file_reader import RowsWanted, output_schema
-from rootline.storage.rows.scan_executor import count_rows, scan_batches, scan_table
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from rootline.storage.rows.data_file_reader import RowsWanted
 
 
 def pandas_frame(rows: Callable[[], pa.Table]) -> pandas.DataFrame:
@@ -85,6 +85,8 @@ class Scan:
         """All rows as one Arrow table, in memory."""
 
         async def operation(session: Session) -> pa.Table:
+            from rootline.storage.rows.scan_executor import scan_table
+
             plan, wanted = await self._planned(session)
             return await scan_table(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
 
@@ -122,6 +124,8 @@ class Scan:
         """The number of rows. A file is not read if its statistics show that all of its rows match, or none."""
 
         async def operation(session: Session) -> int:
+            from rootline.storage.rows.scan_executor import count_rows
+
             plan, wanted = await self._planned(session)
             return await count_rows(session.store, self.table, plan.scan, wanted, limit=self.limit)
 
@@ -131,6 +135,8 @@ class Scan:
         """The Arrow schema of the rows, in the order of the requested columns. No data file is read."""
 
         async def operation(session: Session) -> pa.Schema:
+            from rootline.storage.rows.data_file_reader import output_schema
+
             root = await read_root_at(session.store, self.table, self.point)
             return output_schema(self._wanted(await read_definition(session.store, root.header)))
 
@@ -142,6 +148,8 @@ class Scan:
         Each stream makes its own plan. An error during reading is raised by the reading library, as its own type of
         error.
         """
+        from rootline.storage.rows.data_file_reader import output_schema
+
         plan, wanted = self._holder.run(self._planned)
         batches = self._holder.iterate(lambda session: self._batches_of(session, plan, wanted))
         return pa.RecordBatchReader.from_batches(output_schema(wanted), batches).__arrow_c_stream__(requested_schema)
@@ -159,6 +167,8 @@ class Scan:
             yield batch
 
     def _batches_of(self, session: Session, plan: FilePlan, wanted: RowsWanted) -> AsyncIterator[pa.RecordBatch]:
+        from rootline.storage.rows.scan_executor import scan_batches
+
         return scan_batches(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
 
     async def _planned(self, session: Session) -> tuple[FilePlan, RowsWanted]:
@@ -166,4 +176,6 @@ class Scan:
         return plan, self._wanted(plan.definition)
 
     def _wanted(self, definition: TableDefinition) -> RowsWanted:
+        from rootline.storage.rows.data_file_reader import RowsWanted
+
         return RowsWanted.of(definition, self.columns)

@@ -26,9 +26,9 @@ from pyspark.sql.types import StructType
 
 from rootline.client.given_rows import GivenRows
 from rootline.client.lake import Lake
+from rootline.client.matched_rows import seen_vector
 from rootline.client.merged_rows import MergePlan, merge_plan
 from rootline.client.new_files import NewFiles, for_intent
-from rootline.client.planned_files import seen_vector
 from rootline.client.session import Session, oldest_date
 from rootline.client.time_travel import read_head
 from rootline.schemas.errors import Corrupt, Invalid

@@ -25,9 +25,10 @@ import structlog
 from rootline.client import checks
 from rootline.client.checks import DEFAULT_TIMEOUT_S
 from rootline.client.lake import Lake
+from rootline.client.matched_rows import seen_vector
 from rootline.client.new_files import NewFiles, commit_intent
 from rootline.client.planned_change import planned_intent
-from rootline.client.planned_files import FilePlan, plan_files, seen_vector
+from rootline.client.planned_files import FilePlan, plan_files
 from rootline.client.row_changes import whole_tasks
 from rootline.client.session import Commit, Session
 from rootline.maintenance.data_compaction_plan import (

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pyarrow as pa
 from pyiceberg.types import NestedField
 
-from rootline.schemas.bytes.foreign_avro import BROKEN, ForeignAvro
 from rootline.schemas.content_entry import ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY, rows_without_columns
@@ -31,6 +30,8 @@ from rootline.storage.rows.parquet_file import BATCH_ROWS, STREAMED, ParquetRows
 
 if TYPE_CHECKING:
     from pyarrow import orc
+
+    from rootline.schemas.bytes.foreign_avro import ForeignAvro
 
 _PLAIN: Final = {
     "boolean": pa.bool_(),
@@ -71,6 +72,8 @@ class AvroRows:
     @staticmethod
     def of(body: bytes | pa.Buffer, name: str) -> AvroRows:
         """The file in `body`. Raises `Invalid` (`file-unreadable`) if it is not an Avro file of records."""
+        from rootline.schemas.bytes.foreign_avro import BROKEN, ForeignAvro
+
         try:
             file = ForeignAvro.of(bytes(body))
             columns = {column.field.name: column for column in map(_column, file.schema["fields"])}
@@ -85,6 +88,8 @@ class AvroRows:
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The rows of `columns`, block by block. Raises `Invalid` (`file-unreadable`) for unsupported types."""
+        from rootline.schemas.bytes.foreign_avro import BROKEN
+
         wanted = [self.columns[name] for name in columns]
         for column in wanted:
             if column.build is None:
