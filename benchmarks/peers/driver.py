@@ -39,7 +39,8 @@ class Driver:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env={**os.environ, **environment},
+                # empty: keep compiled files, as an installed library has them
+                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment},
                 start_new_session=True,
             )
         assert self._process.stdin is not None

@@ -37,6 +37,24 @@ def test_a_lake_whose_log_cannot_be_opened_is_scanned_and_a_write_says_why(folde
             assert LAKE_FOLDER in caught.value.message
 
 
+def test_a_program_that_reads_and_ends_makes_no_log(tmp_path: Path) -> None:
+    with connect(tmp_path) as lake:
+        lake.create_table("demo.t", {"id": "long"}).append({"id": [1]})
+    shutil.rmtree(tmp_path / LAKE_FOLDER)
+    with connect(tmp_path) as lake:
+        assert lake.table("demo.t").scan().count() == 1
+    assert not (tmp_path / LAKE_FOLDER).exists()
+
+
+def test_a_lake_that_stays_open_is_hosted_though_nothing_is_written(tmp_path: Path) -> None:
+    with connect(tmp_path) as lake:
+        lake.create_table("demo.t", {"id": "long"})
+    with connect(tmp_path, coordinator="elsewhere") as writer, connect(tmp_path) as reader:
+        table = reader.table("demo.t")
+        assert writer.table("demo.t").append({"id": [1]}, timeout_s=60).version == 1
+        assert table.scan().count() == 1
+
+
 @pytest.mark.services
 def test_a_bucket_is_read_without_a_log_and_a_write_asks_for_one(
     s3_service: S3Service, monkeypatch: pytest.MonkeyPatch

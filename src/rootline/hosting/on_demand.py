@@ -66,6 +66,11 @@ class LogOnDemand(IntentSink, VerdictSource):
         if self._log is not None:
             await self._log.close()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a use has opened the log."""
+        return self._log is not None
+
     async def _introduced(self) -> WriterLog:
         """The open log, which knows the lake that it serves. Raises `Invalid` (`lake-mismatch`)."""
         log = self.opened()
@@ -123,6 +128,8 @@ class HostOnDemand:
 
 async def _open_later(log: LogOnDemand) -> None:
     await asyncio.sleep(HOST_DELAY_S)
+    if log.is_open:
+        return
     await asyncio.to_thread(importlib.import_module, "rootline.hosting.embedded_host")  # which takes a while
     with contextlib.suppress(RootlineError):
         log.opened()
