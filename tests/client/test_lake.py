@@ -167,6 +167,7 @@ def test_the_environment_names_the_warehouse(folder: Path, monkeypatch: pytest.M
     monkeypatch.setenv("ROOTLINE_WAREHOUSE", str(folder))
     with connect() as lake:
         assert lake.list_tables() == []
+        lake.create_table("demo.t", {"id": "long"})
     assert folder.is_dir()
 
 

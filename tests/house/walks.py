@@ -123,4 +123,6 @@ def loaded(statement: str) -> list[str]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         found = walks(scratch)
-    print(json.dumps(found | {name: loaded(statement) for name, statement in LOADED.items()}))
+        scan = f"import rootline\nrootline.connect({scratch!r}).table('demo.flights_0').scan('dep_delay > 60').count()"
+        statements = LOADED | {"modules loaded by a first scan": scan}
+        print(json.dumps(found | {name: loaded(statement) for name, statement in statements.items()}))
