@@ -50,7 +50,7 @@ def live_mask(columns: pa.Table, dead: BitMap | None = None) -> pa.ChunkedArray:
     live = pc.not_equal(status, scalar_from(int(Status.DELETED), status.type))
     if not dead:
         return live
-    ordinals = array_from(range(len(columns)))
+    ordinals = array_from(np.arange(len(columns)))
     return pc.and_not(live, pc.is_in(ordinals, value_set=array_from(dead)))
 
 
