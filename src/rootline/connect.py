@@ -86,7 +86,8 @@ def __getattr__(name: str) -> Any:
 
 
 CoordinatorPlace = Literal["auto", "elsewhere"]
-"""`auto`: this process hosts the coordinator and the worker if the log is embedded and no other process does.
+"""`auto`: this process hosts the coordinator and the worker if the log is embedded and no other process does. It begins
+with its first record. If the log is in the warehouse's folder, it also begins a second after the first use.
 
 `elsewhere`: this process never hosts them.
 """

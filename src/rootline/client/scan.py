@@ -3,7 +3,7 @@
 Owns: the public methods that return rows in these forms. Does not own: planning (`planned_files`), reading
 (`scan_executor`).
 Invariants: each call makes its own plan, so a scan of the head reads the head of that moment. One call reads one
-version. pandas and Polars are imported only if their form is requested.
+version. pandas and Polars are imported only if their form is requested, modules that decode rows only for rows.
 """
 
 from __future__ import annotations
