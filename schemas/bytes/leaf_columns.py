@@ -217,7 +217,7 @@ def column_violation(table: pa.Table) -> str | None:
     for number in found:
         if number not in IN_LEAVES:
             return f"content_type {number} {ROOTS_ONLY}"
-        rows = table if len(found) == 1 else table.filter(pc.equal(types, number))
+        rows = table if len(found) == 1 else table.filter(pc.equal(types, scalar_from(number, types.type)))
         for sentence in _of_type(rows, FIELD_RULES[ContentType(number)]):
             return sentence
     return next(_of_all(table), None)
@@ -234,7 +234,7 @@ def _of_type(rows: pa.Table, rules: FieldRules) -> Iterator[str]:
         if file_format not in rules.formats:
             yield rules.format_sentence(str(file_format))
     for name in rules.not_empty:
-        if _any(pc.equal(_lengths(rows.column(name)), 0)):
+        if pc.min(_lengths(rows.column(name))).as_py() == 0:
             yield f"{name} is empty"
     yield from _too_small(rows.column, rules.least)
     if rules.vector is not NO_VECTOR_RULES:

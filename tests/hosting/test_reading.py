@@ -37,7 +37,8 @@ def test_a_lake_whose_log_cannot_be_opened_is_scanned_and_a_write_says_why(folde
             assert LAKE_FOLDER in caught.value.message
 
 
-def test_a_program_that_reads_and_ends_makes_no_log(tmp_path: Path) -> None:
+def test_a_program_that_reads_and_ends_soon_makes_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rootline.hosting.on_demand.HOST_DELAY_S", 600.0)
     with connect(tmp_path) as lake:
         lake.create_table("demo.t", {"id": "long"}).append({"id": [1]})
     shutil.rmtree(tmp_path / LAKE_FOLDER)

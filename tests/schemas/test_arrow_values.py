@@ -61,9 +61,7 @@ def test_numbers_and_booleans_come_back_from_an_array(dtype: Any, numbers: list[
     assert numpy_from(made.slice(start)).dtype == dtype
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"), [(2**31, pa.int32()), (2**63, pa.int64()), ("x", pa.int64()), (0.5, pa.int32())]
-)
+@pytest.mark.parametrize(("value", "kind"), [(2**31, pa.int32()), (2**63, pa.int64()), ("x", pa.int64())])
 def test_a_value_that_does_not_fit_is_refused_as_pyarrow_refuses_it(value: Any, kind: pa.DataType) -> None:
     for make in (lambda: scalar_from(value, kind), lambda: values_from([value], kind)):
         with pytest.raises((pa.ArrowException, OverflowError, TypeError)):

@@ -312,7 +312,7 @@ def _other_value(leaf: Leaf, member: int, value: Any) -> Mask:
     if value is None or value != value:
         return np.zeros(len(leaf), dtype=np.bool_)
     (lower,) = _statistics(leaf, member, ["lower_bound"])
-    return mask_of(pc.fill_null(pc.not_equal(lower, scalar_of(value, lower.type)), False))
+    return mask_of(pc.fill_null(pc.not_equal(lower, scalar_of(value, lower.type)), FALSE))
 
 
 def _statistics(leaf: Leaf, tracked_id: int, names: list[str]) -> list[pa.Array]:
