@@ -14,7 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 _INTEGERS: Final = {pa.int32(): ("<i", 2**31), pa.int64(): ("<q", 2**63)}
-_DTYPES: Final = {pa.int32(): np.dtype(np.int32), pa.int64(): np.dtype(np.int64), pa.float64(): np.dtype(np.float64)}
+_DTYPES: Final[dict[pa.DataType, np.dtype[Any]]] = {
+    pa.int32(): np.dtype(np.int32),
+    pa.int64(): np.dtype(np.int64),
+    pa.float64(): np.dtype(np.float64),
+}
 
 
 def scalar_from(value: Any, kind: pa.DataType) -> pa.Scalar:
