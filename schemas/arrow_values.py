@@ -1,7 +1,7 @@
 """Arrow arrays and scalars of plain values, made from their bytes.
 
 pyarrow's own conversions of Python values import pandas where it is installed, which takes longer than a large plan.
-What every scan needs is therefore made here. Rare values are left to pyarrow.
+What every scan needs is therefore made here. pyarrow converts rare values.
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from rootline.adapters.open_redis import open_dead_tasks as open_dead_tasks
     from rootline.adapters.sqlite.intent_log import SqliteIntentLog
     from rootline.coordinator.settings import CoordinatorSettings
+    from rootline.hosting.embedded_host import EmbeddedHost
     from rootline.hosting.lake_parts import open_parts as open_parts
 
 _HOME: Final = {
@@ -189,7 +190,7 @@ class EmbeddableLake:
         if self.coordinator == "elsewhere" or is_kafka(self.log):
             log = LogOnDemand(self._open_writer_log, find_lake)
         else:
-            host = HostOnDemand(store, self.warehouse, self.log, self.settings)
+            host = HostOnDemand(partial(self._host, store))
             log = LogOnDemand(host.open_log, find_lake)
             if self.log is None:
                 host.host_later(log)
@@ -212,6 +213,12 @@ class EmbeddableLake:
         cache, base_url = ReadCache(self.cache_bytes), warehouse_url(self.warehouse)
         hints = NO_HINTS if shared is None else shared.hints
         return Session(store, log, SystemEnvironment(), close, trouble, cache, base_url, hints=hints)
+
+    def _host(self, store: ObjectStore) -> EmbeddedHost:
+        from rootline.hosting.embedded_host import EmbeddedHost
+
+        keep_logs_quiet()
+        return EmbeddedHost(store, self.warehouse, self.log, self.settings)
 
     def _open_writer_log(self) -> WriterLog:
         keep_logs_quiet()

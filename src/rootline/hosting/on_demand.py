@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from typing_extensions import override
 
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.library_log import keep_logs_quiet
 from rootline.ports.intent_log import IntentSink, KnowsItsLake, NewRecord, VerdictSource
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import RootlineError
@@ -25,8 +23,6 @@ from rootline.schemas.identifiers import LogPosition, TableName
 
 if TYPE_CHECKING:
     from rootline.adapters.open import WriterLog
-    from rootline.coordinator.settings import CoordinatorSettings
-    from rootline.hosting.embedded_host import EmbeddedHost
     from rootline.schemas.bytes.record_headers import Lake
     from rootline.schemas.verdict import Verdict
     from rootline.storage.warehouse import FindLake
@@ -89,32 +85,50 @@ class LogOnDemand(IntentSink, VerdictSource):
         return self._log
 
 
-class HostOnDemand:
-    """The host of a lake with an embedded log. It begins to host when its log is opened."""
+class Host(Protocol):
+    """A host of a lake's coordinator, which begins when its log is opened."""
 
-    def __init__(
-        self, store: ObjectStore, warehouse: str, log: str | None, settings: CoordinatorSettings | None
-    ) -> None:
-        self._store, self._warehouse, self._log, self._settings = store, warehouse, log, settings
-        self._host: EmbeddedHost | None = None
+    def open_log(self) -> WriterLog:
+        """Open the log, and start to host."""
+        ...
+
+    def trouble(self, table: TableName) -> str | None:
+        """The state of the coordinator, for an error about a missing verdict."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop hosting."""
+        ...
+
+
+class HostOnDemand:
+    """The host of a lake with an embedded log, which `make` makes for the first record. It imports the coordinator."""
+
+    def __init__(self, make: Callable[[], Host]) -> None:
+        self._make = make
+        self._host: Host | None = None
         self._later: asyncio.Task[None] | None = None
 
     def open_log(self) -> WriterLog:
-        """Open the log, and start to host. Raises the errors of `EmbeddedHost`."""
-        from rootline.hosting.embedded_host import EmbeddedHost
-
-        keep_logs_quiet()
-        host = EmbeddedHost(self._store, self._warehouse, self._log, self._settings)
+        """Open the log, and start to host. Raises the errors of `make` and of its host."""
+        host = self._make()
         opened = host.open_log()
         self._host = host
         return opened
 
     def host_later(self, log: LogOnDemand) -> None:
-        """Open `log` after `HOST_DELAY_S`, unless a record opens it earlier. A failure is left to the first record."""
-        self._later = asyncio.get_running_loop().create_task(_open_later(log), name="rootline host later")
+        """Open `log` after `HOST_DELAY_S`, unless a record opens it earlier. The first record reports a failure."""
+        self._later = asyncio.get_running_loop().create_task(self._open_later(log), name="rootline host later")
+
+    async def _open_later(self, log: LogOnDemand) -> None:
+        await asyncio.sleep(HOST_DELAY_S)
+        with contextlib.suppress(RootlineError):
+            if not log.is_open:
+                await asyncio.to_thread(self._make)  # only for its imports, which take a while
+            log.opened()
 
     def trouble(self, table: TableName) -> str | None:
-        """As `EmbeddedHost.trouble`. `None` also before this process hosts."""
+        """As `Host.trouble`. `None` also before this process hosts."""
         return None if self._host is None else self._host.trouble(table)
 
     async def stop(self) -> None:
@@ -124,15 +138,6 @@ class HostOnDemand:
             await asyncio.wait({self._later})
         if self._host is not None:
             await self._host.stop()
-
-
-async def _open_later(log: LogOnDemand) -> None:
-    await asyncio.sleep(HOST_DELAY_S)
-    if log.is_open:
-        return
-    await asyncio.to_thread(importlib.import_module, "rootline.hosting.embedded_host")  # which takes a while
-    with contextlib.suppress(RootlineError):
-        log.opened()
 
 
 def lake_finder(store: ObjectStore, warehouse: str, log: str | None) -> FindLake | None:

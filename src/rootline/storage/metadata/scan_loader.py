@@ -1,6 +1,6 @@
 """Loading the part of a version that a scan needs.
 
-Owns: the leaves that a plan is missing, and their reads side by side. Does not own: the choice of leaves and files
+Owns: reading the missing leaves of a plan side by side. Does not own: the choice of leaves and files
 (`rootline.tree.scan.scan_plan`), verifying bytes (`object_reader`).
 Invariants: a plan reads no leaf that its filter prunes, and no page.
 """
