@@ -209,7 +209,7 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(lake: Lake, tmp_path: P
     assert found.plan.totals.rows == len(model)
     assert found.plan.totals.data_files == len(list(table.scan().plan_files()))
     assert found.plan.snapshots_before == len(table.metadata.snapshots)
-    assert [path.name for path in (tmp_path / "lake").iterdir()] == [".rootline"]
+    assert {path.name for path in (tmp_path / "lake").glob("*")} <= {".rootline"}  # made if the program stays open
     assert lake.list_tables() == []
 
 
