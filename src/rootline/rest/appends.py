@@ -288,7 +288,7 @@ class ClientAppend:
             filter=None if is_append else "true",  # an overwrite that removes nothing must not miss a row
             add_data_files=new.files,
             add_manifests=new.leaves,
-            definition=None if changes is None or after is before else changes.to_json(),
+            definition=changes.to_json() if changes and (after is not before or changes.replaces) else None,
             summary=summary,
         )
         return _Planned(intent, found)
@@ -320,7 +320,7 @@ class ClientAppend:
     async def _check_requirements(self, shown: ShownTable) -> None:
         """Check what the client requires of the newest version."""
         wanted, writing = self.wanted, self.writing
-        wanted.check_requirements(shown, await writing.refs(self.table, self.asked) if wanted.needs_refs else {})
+        wanted.check_requirements(shown, {})
         wanted.check_served()
         if wanted.may_replace and not await writing.refs(self.table, self.asked):
             raise bad_request(replacing_with_rows(self.table))
