@@ -302,9 +302,9 @@ async def _leaf(source: _Source, need: LeafNeed) -> ReadLeaf | Absent:
         return await read_older_leaf(store, table, *need.older)
     if found is None:
         async with source.slots:
-            return await read_leaf(store, table, location, need.proving, files.reader)
-    if isinstance(found, ReadLeaf) and need.proving is not None and _is_to_be_proven(found.proof, need.proving):
-        proof = await asyncio.to_thread(prove_leaf, found.leaf, need.proving)
+            return await read_leaf(store, table, location, need.proving, files.reader, need.prefixes)
+    if isinstance(found, ReadLeaf) and need.proving is not None and _is_to_be_proven(found.proof, need):
+        proof = await asyncio.to_thread(prove_leaf, found.leaf, need.proving, need.prefixes)
         return await _with_its_files(ReadLeaf(found.leaf, proof), files.reader)
     return found
 
@@ -346,9 +346,16 @@ def _one_by_one(read: Callable[[_Source, N], Awaitable[object]]) -> Callable[[_S
 
 
 async def read_leaf(
-    store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None, files: FooterReader
+    store: ObjectStore,
+    table: TableName,
+    location: str,
+    definition: TableDefinition | None,
+    files: FooterReader,
+    prefixes: Sequence[str] = (),
 ) -> ReadLeaf | Absent:
     """Read the leaf at `location`, prove it under `definition`, and check its files if the table verifies files.
+
+    `prefixes`: absolute locations below which its data files may be.
 
     Raises:
         Unavailable: the store does not answer.
@@ -359,20 +366,21 @@ async def read_leaf(
         if body is None:
             return ABSENT
         if is_quickly_decoded(body):  # a thread would cost more
-            found = _decoded(body, table, location, definition)
+            found = _decoded(body, table, location, definition, prefixes)
         else:
-            found = await asyncio.to_thread(_decoded, body, table, location, definition)
+            found = await asyncio.to_thread(_decoded, body, table, location, definition, prefixes)
         if isinstance(found, ReadLeaf):
             return await _with_its_files(found, files)
     return found
 
 
-def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bool:
+def _is_to_be_proven(proof: LeafProof | None, need: LeafNeed) -> bool:
     """Whether a prefetched leaf must be proven, because it has no proof, one for another definition, or a fault.
 
     A file that was missing may have been stored since.
     """
-    if proof is None or not proof.is_under(definition):
+    definition = need.proving
+    if proof is None or definition is None or not proof.is_under(definition, need.prefixes):
         return True
     return verifies_files(definition) and (proof.file_faults is None or len(proof.file_faults) > 0)
 
@@ -382,7 +390,7 @@ async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
     leaf, proof = found.leaf, found.proof
     if proof is None or not verifies_files(proof.definition):
         return found
-    fault = await files.fault_in(leaf) if leaf.content is LeafContent.DATA else None
+    fault = await files.fault_in(leaf, proof.prefixes) if leaf.content is LeafContent.DATA else None
     return ReadLeaf(leaf, replace(proof, file_faults=() if fault is None else (fault,)))
 
 
@@ -471,10 +479,12 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
     return None if found is None else found.body
 
 
-def _decoded(body: bytes, table: TableName, location: str, definition: TableDefinition | None) -> ReadLeaf | Absent:
+def _decoded(
+    body: bytes, table: TableName, location: str, definition: TableDefinition | None, prefixes: Sequence[str]
+) -> ReadLeaf | Absent:
     try:
         leaf = decode_leaf(body, location=location, is_new=True).kept_by(mapped)
-        return ReadLeaf(leaf, None if definition is None else prove_leaf(leaf, definition))
+        return ReadLeaf(leaf, None if definition is None else prove_leaf(leaf, definition, prefixes))
     except RootlineError as error:
         return Absent(error.message.removeprefix(f"{location}: "))
     except Exception as error:  # a writer's bytes: a decoder that fails on them rejects that intent only
