@@ -53,6 +53,15 @@ def test_an_honest_append_is_committed(client: HandMade) -> None:
     assert newest["summary"]["added-data-files"] == "2"
 
 
+@pytest.mark.parametrize("total", ["-1", "many", "", "9" * 30])
+def test_the_totals_of_a_client_are_ignored_whatever_they_are(client: HandMade, total: str) -> None:
+    totals = {"total_data_files": total, "total_records": total, "added_records": total}
+    answer = _send(client, client.append(client.file(1), **totals))
+    assert answer.status_code == 200, answer.text
+    [*_, newest] = answer.json()["metadata"]["snapshots"]
+    assert (newest["summary"]["total-data-files"], newest["summary"]["total-records"]) == ("1", "1")
+
+
 def test_the_same_request_again_is_answered_as_done(client: HandMade) -> None:
     request = client.append(client.file(1))
     assert _send(client, request).status_code == 200
@@ -327,6 +336,7 @@ def test_a_list_that_is_no_avro_file_is_refused(client: HandMade, body: bytes) -
     [
         ({"summary": {"operation": "append", "x": "y" * 1_000_000}}, "characters"),
         ({"summary": {"operation": "append", "added-data-files": "many"}}, "write a whole number"),
+        ({"summary": {"operation": "append", "deleted-data-files": "-1"}}, "write a whole number"),
         ({"summary": None}, "summary"),
         ({"snapshot-id": -1}, "snapshot-id"),
         ({"snapshot-id": 2**63}, "snapshot-id"),

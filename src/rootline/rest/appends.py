@@ -207,7 +207,7 @@ class ClientAppend:
             definition = await self.writing.definition(root)
             folder = ClientFolder(table, self._shown(definition).location)
             reads = ClientReads(self.writing.session.store, folder, self.writing.commits)
-            async with asyncio.timeout(self.writing.timeout_s), self.writing.commits.reading:
+            async with asyncio.timeout(self.writing.timeout_s), self.writing.commits.reading.of(table):
                 listed = (await reads.listed(self.wanted.snapshots[-1].manifest_list)).values()
                 own = tuple(each for each in listed if each.is_data and each.added_snapshot_id in ids)
                 async with reads.of_size(own):
@@ -357,7 +357,7 @@ class ClientAppend:
         )
         before = None if base is None else str(base["manifest-list"])
         try:
-            async with asyncio.timeout(writing.timeout_s), writing.commits.reading:
+            async with asyncio.timeout(writing.timeout_s), writing.commits.reading.of(table):
                 found = await difference(reads, before, [each.manifest_list for each in snapshots], definition)
         except TimeoutError:
             raise Unavailable(
