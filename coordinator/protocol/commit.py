@@ -75,9 +75,8 @@ from rootline.tree.parts.log import clocks_apart
 from rootline.tree.parts.progress import dropped_jobs
 
 _TRACES_MAX: Final = 8
-_JOBS_MAX: Final = 8
-_JOB_CHARS_MAX: Final = 120
-"""The most jobs that a report names, and the characters of a name."""
+_JOBS_CHARS_MAX: Final = 1_000
+"""The characters of the jobs in a report."""
 
 # Load the head
 
@@ -358,8 +357,7 @@ def confirmed(machine: TableMachine, decision: Confirmed, tick: Tick) -> Move:
         if apart is not None:
             notes.append(Report(Noted.CLOCKS_APART, apart, attempt.version))
         if dropped:
-            jobs = ", ".join(job[:_JOB_CHARS_MAX] for job in dropped[:_JOBS_MAX])
-            notes.append(Report(Noted.PROGRESS_DROPPED, f"{len(dropped)} of them: {jobs}", attempt.version))
+            notes.append(Report(Noted.PROGRESS_DROPPED, ", ".join(dropped)[:_JOBS_CHARS_MAX], attempt.version))
     after = machine._replace(
         head=attempt.applied.state,
         base_ms=decision.dated_ms,

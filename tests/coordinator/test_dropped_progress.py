@@ -32,5 +32,5 @@ async def test_progress_that_is_dropped_is_logged_with_its_job_and_counted() -> 
                 assert (await service.commit(moving(number)))[0].kind is VerdictKind.COMMITTED
             assert registry.get_sample_value(name) == 2
     dropped = [line for line in lines if line["action"] == "progress_dropped"]
-    assert [line["reason"] for line in dropped] == ["1 of them: job-1", "1 of them: job-2"]
+    assert [line["reason"] for line in dropped] == ["job-1", "job-2"]
     assert {(line["log_level"], line["table"]) for line in dropped} == {("warning", "a.b")}

@@ -124,10 +124,9 @@ async def test_many_large_commits_to_one_table_delay_that_of_another_table_by_on
             order.append(table)
 
     async with commits.large.of(ONE):
-        tasks = [asyncio.create_task(commit(ONE)) for _ in range(2 * READ_AT_ONCE)]
-        await asyncio.sleep(0.01)
-        tasks.append(asyncio.create_task(commit(OTHER)))
-        await asyncio.sleep(0.01)
+        tasks = [asyncio.create_task(commit(table)) for table in (*[ONE] * 2 * READ_AT_ONCE, OTHER)]
+        for _ in range(10):
+            await asyncio.sleep(0)  # all of them wait
     await asyncio.gather(*tasks)
     assert order.index(OTHER) <= 1
     assert len(order) == 2 * READ_AT_ONCE + 1

@@ -302,7 +302,7 @@ async def _leaf(source: _Source, need: LeafNeed) -> ReadLeaf | Absent:
         return await read_older_leaf(store, table, *need.older)
     if found is None:
         async with source.slots:
-            return await read_leaf(store, table, location, need.proving, files.reader, need.prefixes)
+            return await read_leaf(store, table, need, files.reader)
     if isinstance(found, ReadLeaf) and need.proving is not None and _is_to_be_proven(found.proof, need):
         proof = await asyncio.to_thread(prove_leaf, found.leaf, need.proving, need.prefixes)
         return await _with_its_files(ReadLeaf(found.leaf, proof), files.reader)
@@ -345,30 +345,21 @@ def _one_by_one(read: Callable[[_Source, N], Awaitable[object]]) -> Callable[[_S
     return fetch
 
 
-async def read_leaf(
-    store: ObjectStore,
-    table: TableName,
-    location: str,
-    definition: TableDefinition | None,
-    files: FooterReader,
-    prefixes: Sequence[str] = (),
-) -> ReadLeaf | Absent:
-    """Read the leaf at `location`, prove it under `definition`, and check its files if the table verifies files.
-
-    `prefixes`: absolute locations below which its data files may be.
+async def read_leaf(store: ObjectStore, table: TableName, need: LeafNeed, files: FooterReader) -> ReadLeaf | Absent:
+    """Read a leaf, prove it, and check its files if the table verifies files.
 
     Raises:
         Unavailable: the store does not answer.
     """
     found: ReadLeaf | Absent = ABSENT
     for _ in range(2):  # a truncated response looks like a broken leaf
-        body = await _body(store, table, location)
+        body = await _body(store, table, need.location)
         if body is None:
             return ABSENT
         if is_quickly_decoded(body):  # a thread would cost more
-            found = _decoded(body, table, location, definition, prefixes)
+            found = _decoded(body, table, need)
         else:
-            found = await asyncio.to_thread(_decoded, body, table, location, definition, prefixes)
+            found = await asyncio.to_thread(_decoded, body, table, need)
         if isinstance(found, ReadLeaf):
             return await _with_its_files(found, files)
     return found
@@ -479,12 +470,11 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
     return None if found is None else found.body
 
 
-def _decoded(
-    body: bytes, table: TableName, location: str, definition: TableDefinition | None, prefixes: Sequence[str]
-) -> ReadLeaf | Absent:
+def _decoded(body: bytes, table: TableName, need: LeafNeed) -> ReadLeaf | Absent:
+    location = need.location
     try:
         leaf = decode_leaf(body, location=location, is_new=True).kept_by(mapped)
-        return ReadLeaf(leaf, None if definition is None else prove_leaf(leaf, definition, prefixes))
+        return ReadLeaf(leaf, None if need.proving is None else prove_leaf(leaf, need.proving, need.prefixes))
     except RootlineError as error:
         return Absent(error.message.removeprefix(f"{location}: "))
     except Exception as error:  # a writer's bytes: a decoder that fails on them rejects that intent only

@@ -152,7 +152,7 @@ class TableCommit:
     @property
     def needs_refs(self) -> bool:
         """Whether a requirement names a branch or tag that must not have moved."""
-        return any(map(self._is_fixed_ref, self.requirements))
+        return not self.snapshots and any(each["type"] == _REF for each in self.requirements)
 
     @property
     def base(self) -> int | None:
@@ -164,20 +164,11 @@ class TableCommit:
         found: int | None = named[-1] if named else self.snapshots[0].parent_snapshot_id
         return found
 
-    def _is_fixed_ref(self, requirement: Update) -> bool:
-        """Whether a requirement names a ref that must not have moved. `main` may have, if snapshots are added to it,
-        and no other ref is required then.
-        """
-        return requirement["type"] == _REF and not self.snapshots
-
     @property
     def _needs_definition(self) -> bool:
         """Whether it is only right for the definition that it was checked against."""
-        return (
-            self.format_version is not None
-            or any(each["type"] in _NUMBERED for each in self.requirements)
-            or any(each["action"] not in _PROPERTIES for each in self.definitions)
-        )
+        named = {each["type"] for each in self.requirements} | {each["action"] for each in self.definitions}
+        return self.format_version is not None or not named <= {_CREATE, _UUID, _REF, *_PROPERTIES}
 
     @property
     def may_replace(self) -> bool:
@@ -202,7 +193,7 @@ class TableCommit:
                 raise requirement_failed(
                     f"UUID does not match: expected {shown.definition.table_uuid} != {each['uuid']}"
                 )
-            if self._is_fixed_ref(each):
+            if kind == _REF and not self.snapshots:
                 _check_ref(each, refs)
             if kind in _NUMBERED:
                 member, of_metadata, words = _NUMBERED[kind]

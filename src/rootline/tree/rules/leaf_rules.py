@@ -72,8 +72,7 @@ class LeafNeed(Need[ReadLeaf | Absent]):
 
     @override
     def joined(self, later: LeafNeed) -> LeafNeed:
-        proving = self.proving if later.proving is None else later.proving
-        older = self.older if later.older is None else later.older
+        proving, older = later.proving or self.proving, later.older or self.older
         return LeafNeed(self.location, proving, older, later.prefixes or self.prefixes)
 
 
