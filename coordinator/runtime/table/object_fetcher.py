@@ -303,8 +303,9 @@ async def _leaf(source: _Source, need: LeafNeed) -> ReadLeaf | Absent:
     if found is None:
         async with source.slots:
             return await read_leaf(store, table, need, files.reader)
-    if isinstance(found, ReadLeaf) and need.proving is not None and _is_to_be_proven(found.proof, need):
-        proof = await asyncio.to_thread(prove_leaf, found.leaf, need.proving, need.prefixes)
+    proving, prefixes = need.proving, need.prefixes
+    if isinstance(found, ReadLeaf) and proving is not None and _is_to_be_proven(found.proof, proving, prefixes):
+        proof = await asyncio.to_thread(prove_leaf, found.leaf, proving, prefixes)
         return await _with_its_files(ReadLeaf(found.leaf, proof), files.reader)
     return found
 
@@ -365,13 +366,12 @@ async def read_leaf(store: ObjectStore, table: TableName, need: LeafNeed, files:
     return found
 
 
-def _is_to_be_proven(proof: LeafProof | None, need: LeafNeed) -> bool:
+def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition, prefixes: Sequence[str]) -> bool:
     """Whether a prefetched leaf must be proven, because it has no proof, one for another definition, or a fault.
 
     A file that was missing may have been stored since.
     """
-    definition = need.proving
-    if proof is None or definition is None or not proof.is_under(definition, need.prefixes):
+    if proof is None or not proof.is_under(definition, prefixes):
         return True
     return verifies_files(definition) and (proof.file_faults is None or len(proof.file_faults) > 0)
 
@@ -471,14 +471,13 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
 
 
 def _decoded(body: bytes, table: TableName, need: LeafNeed) -> ReadLeaf | Absent:
-    location = need.location
     try:
-        leaf = decode_leaf(body, location=location, is_new=True).kept_by(mapped)
+        leaf = decode_leaf(body, location=need.location, is_new=True).kept_by(mapped)
         return ReadLeaf(leaf, None if need.proving is None else prove_leaf(leaf, need.proving, need.prefixes))
     except RootlineError as error:
-        return Absent(error.message.removeprefix(f"{location}: "))
+        return Absent(error.message.removeprefix(f"{need.location}: "))
     except Exception as error:  # a writer's bytes: a decoder that fails on them rejects that intent only
-        structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=location)
+        structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=need.location)
         return Absent(f"it cannot be read ({type(error).__name__})")
 
 

@@ -36,10 +36,9 @@ def size_of(job: JobProgress) -> int:
 
 def dropped_jobs(before: RootHeader, after: RootHeader) -> list[str]:
     """The jobs of one table whose progress `before` has and `after` lacks, because there was no room for it."""
-    if after.progress is before.progress or after.table_uuid != before.table_uuid:
-        return []
+    jobs = before.progress if after.table_uuid == before.table_uuid else ()
     kept = {job.identity for job in after.progress}
-    return [job.identity for job in before.progress if job.identity not in kept]
+    return [job.identity for job in jobs if job.identity not in kept]
 
 
 def _rule(before: RootHeader, after: RootHeader) -> Iterator[str]:

@@ -68,7 +68,7 @@ class LeafNeed(Need[ReadLeaf | Absent]):
     location: str
     proving: TableDefinition | None = field(default=None, compare=False)
     older: tuple[ContentEntry, TableDefinition] | None = field(default=None, compare=False)
-    prefixes: tuple[str, ...] = field(default=(), compare=False)
+    prefixes: Sequence[str] = field(default=(), compare=False)
 
     @override
     def joined(self, later: LeafNeed) -> LeafNeed:
@@ -102,8 +102,8 @@ def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Nee
             "intent-too-large", f"the intent lists {size} bytes of leaves, at most {LEAVES_BYTES_MAX}: split it"
         )
     missing = [item.location for item in intent.add_manifests if _is_missing(item, draft, fetched)]
-    prefixes = tuple(draft.file_prefixes)
-    return Needs.of(LeafNeed(each, draft.definition, prefixes=prefixes) for each in missing) if missing else None
+    needs = Needs.of(LeafNeed(each, draft.definition, prefixes=draft.file_prefixes) for each in missing)
+    return needs or None
 
 
 def _is_missing(manifest: AddedManifest, draft: Draft, fetched: FetchedObjects) -> bool:
@@ -193,8 +193,7 @@ def _stated(manifest: AddedManifest, fetched: FetchedObjects) -> ReadLeaf:
 
 def _proof(read: ReadLeaf, draft: Draft) -> LeafProof:
     """The proof of a leaf, computed unless the known one is under the draft's definition."""
-    known = read.proof
-    definition, prefixes = draft.definition, draft.file_prefixes
+    known, definition, prefixes = read.proof, draft.definition, draft.file_prefixes
     is_of_this = known is not None and known.is_under(definition, prefixes)
     proof = known if known is not None and is_of_this else prove_leaf(read.leaf, definition, prefixes)
     if proof.fault is not None:
