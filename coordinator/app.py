@@ -372,6 +372,8 @@ class CoordinatorService:
                 log.warning("own leaves not encoded, commits continue", reason=note.detail, **what)
             case Noted.CLOCKS_APART:
                 log.warning("clocks went apart", reason=note.detail, **what)
+            case Noted.PROGRESS_DROPPED:
+                log.warning("progress of streaming jobs dropped", reason=note.detail, **what)
             case Noted.ROOT_LANDED:
                 pass  # `VerdictLines.landed` logs it
             case _:

@@ -64,6 +64,11 @@ def is_plain(location: str) -> bool:
     return len(location) <= DEFAULT_LIMITS.max_location_chars and _PLAIN.match(location) is not None
 
 
+def is_valid(location: str, prefixes: Sequence[str]) -> bool:
+    """Whether `check_location` accepts a location with these prefixes."""
+    return is_plain(location) or _broken_rule(location, None, prefixes, DEFAULT_LIMITS.max_location_chars) is None
+
+
 def check_location(
     location: str,
     *,

@@ -72,8 +72,11 @@ from rootline.tree.commit.apply import apply_batch
 from rootline.tree.commit.verdicts import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, Needs, NoTable, Record, Stamp
 from rootline.tree.parts.log import clocks_apart
+from rootline.tree.parts.progress import dropped_jobs
 
 _TRACES_MAX: Final = 8
+_JOBS_CHARS_MAX: Final = 1_000
+"""The characters of the jobs in a report."""
 
 # Load the head
 
@@ -348,9 +351,13 @@ def confirmed(machine: TableMachine, decision: Confirmed, tick: Tick) -> Move:
     traces = distinct_traces((trace_of(record.headers) for record in machine.batch if record.headers), _TRACES_MAX)
     elapsed_s = tick.monotonic_s - decision.put_at_s
     notes = [Report(Noted.ROOT_LANDED, str(len(machine.batch)), attempt.version, elapsed_s, traces)]
-    apart = None if machine.head is None else clocks_apart(machine.head.header, attempt.applied.state.header)
-    if apart is not None:
-        notes.append(Report(Noted.CLOCKS_APART, apart, attempt.version))
+    if machine.head is not None:
+        before, new = machine.head.header, attempt.applied.state.header
+        apart, dropped = clocks_apart(before, new), dropped_jobs(before, new)
+        if apart is not None:
+            notes.append(Report(Noted.CLOCKS_APART, apart, attempt.version))
+        if dropped:
+            notes.append(Report(Noted.PROGRESS_DROPPED, ", ".join(dropped)[:_JOBS_CHARS_MAX], attempt.version))
     after = machine._replace(
         head=attempt.applied.state,
         base_ms=decision.dated_ms,

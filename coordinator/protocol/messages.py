@@ -263,6 +263,7 @@ class Noted(StrEnum):
     QUARANTINED = "quarantined"
     ENCODING_FAILED = "encoding_failed"
     CLOCKS_APART = "clocks_apart"
+    PROGRESS_DROPPED = "progress_dropped"
 
 
 @dataclass(frozen=True, slots=True)

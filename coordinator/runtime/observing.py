@@ -184,6 +184,10 @@ class CoordinatorMetrics:
         self._apart = self._counter(
             "rootline_clocks_apart_total", "Roots at which the log's clock and the local clock diverged."
         )
+        self._dropped = self._counter(
+            "rootline_progress_dropped_total",
+            "Roots that dropped the progress of streaming jobs of Iceberg clients, because other jobs took the room.",
+        )
         self._last_commit = self._gauge(
             "rootline_last_commit_timestamp_seconds", "Timestamp of the newest root that this process wrote.", "table"
         )
@@ -248,6 +252,8 @@ class CoordinatorMetrics:
                 self._failures.labels(table if table in self._tables else _OTHER).inc()
             case Noted.CLOCKS_APART:
                 self._apart.inc()
+            case Noted.PROGRESS_DROPPED:
+                self._dropped.inc()
             case Noted.HEAD_LOADED | Noted.QUARANTINED | Noted.ENCODING_FAILED:
                 pass
 

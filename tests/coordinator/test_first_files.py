@@ -22,7 +22,18 @@ from rootline.storage.check.findings import DataFiles
 from rootline.storage.metadata.root_reader import find_head, read_root
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
-from tests.coordinator.test_verified_files import BODY, COMMITTED, MISSTATED, creating, data_file, put, told
+from tests.coordinator.test_verified_files import (
+    BODY,
+    COMMITTED,
+    MISSTATED,
+    adding,
+    creating,
+    data_file,
+    leaf_at,
+    put,
+    stored_leaf,
+    told,
+)
 from tests.services.s3_service import S3Service
 from tests.support.opened_sessions import nothing_known
 
@@ -81,6 +92,30 @@ async def test_files_below_a_prefix_are_read_where_they_are(tmp_path: Path) -> N
         assert told(verdict) == ("rejected", "location-invalid")
         [verdict] = await service.commit(lying)
         assert told(verdict) == ("rejected", "data-file-missing"), "what one coordinator decided, the next one repeats"
+    assert await findings(store) == []
+    await store.close()
+
+
+async def test_files_in_a_writers_leaf_may_be_below_a_prefix_and_nowhere_else(tmp_path: Path) -> None:
+    outside = tmp_path / "path" / "to"
+    outside.mkdir(parents=True)
+    for name in ("a", "b"):
+        (outside / f"{name}.parquet").write_bytes(BODY)
+    store = LocalObjectStore(tmp_path / "lake")
+    sound = await stored_leaf(store, leaf_at(f"{outside}/a.parquet", f"{outside}/b.parquet"), 2)
+    absent = await stored_leaf(store, leaf_at(f"{outside}/absent.parquet"), 1)
+    elsewhere = await stored_leaf(store, leaf_at(f"{outside.parent}/c.parquet"), 1)
+    async with running(store, file_prefixes=(f"{outside}/",)) as service:
+        verdicts = await service.commit(
+            creating(),
+            adding("sound", leaves=(sound,)),
+            adding("absent", leaves=(absent,)),
+            adding("elsewhere", leaves=(elsewhere,)),
+        )
+    refused = ("rejected", "location-invalid")
+    assert [told(verdict) for verdict in verdicts] == [COMMITTED, COMMITTED, ("rejected", "data-file-missing"), refused]
+    async with running(store) as service:
+        assert told((await service.commit(adding("late", leaves=(absent,))))[0]) == refused
     assert await findings(store) == []
     await store.close()
 

@@ -54,6 +54,7 @@ OUR_OWN: dict[str, tuple[str, ...]] = {
     "rootline_assigned_partitions": (),
     "rootline_coordinator_ready": (),
     "rootline_paused_partitions": (),
+    "rootline_progress_dropped_total": (),
     "rootline_queue_bytes": (),
     "rootline_verdicts_told_again_total": ("verdict", "code"),
     "rootline_control_records_skipped_total": ("topic",),

@@ -196,15 +196,19 @@ async def test_another_value_of_the_property_is_refused_at_create(bad: str) -> N
 
 
 def leaf_of(*names: str, rows: int = 10) -> EncodedLeaf:
+    return leaf_at(*(f"data/{name}.parquet" for name in names), rows=rows)
+
+
+def leaf_at(*locations: str, rows: int = 10) -> EncodedLeaf:
     files = pa.table(
         {
-            "location": [f"data/{name}.parquet" for name in names],
-            "record_count": [10] * (len(names) - 1) + [rows],
-            "file_size_in_bytes": [len(BODY)] * len(names),
+            "location": locations,
+            "record_count": [10] * (len(locations) - 1) + [rows],
+            "file_size_in_bytes": [len(BODY)] * len(locations),
         }
     )
     columns = leaf_columns(files, definition(), 0)
-    return encode_columns(columns, leaf_uuid=uuid.uuid5(uuid.NAMESPACE_OID, str(names)), content=LeafContent.DATA)
+    return encode_columns(columns, leaf_uuid=uuid.uuid5(uuid.NAMESPACE_OID, str(locations)), content=LeafContent.DATA)
 
 
 async def stored_leaf(store: ObjectStore, leaf: EncodedLeaf, entries: int) -> AddedManifest:
@@ -233,6 +237,14 @@ async def test_the_files_of_a_writers_leaf_are_looked_at_one_by_one() -> None:
     assert verdicts[1].message is not None
     assert lying.location in verdicts[1].message
     assert "data/d.parquet" in verdicts[1].message
+
+
+async def test_a_file_in_a_leaf_is_looked_at_whatever_valid_name_it_has() -> None:
+    store = MemoryObjectStore()
+    manifest = await stored_leaf(store, leaf_of("day=2020%2F01/absent"), 1)
+    async with running(store) as service:
+        verdicts = await service.commit(creating(), adding("leaf", leaves=(manifest,)))
+    assert [told(verdict) for verdict in verdicts] == [COMMITTED, ("rejected", "data-file-missing")]
 
 
 async def test_a_leaf_that_comes_with_the_creation_of_its_table_is_looked_at_too() -> None:

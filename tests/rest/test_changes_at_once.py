@@ -16,10 +16,12 @@ from pyiceberg.types import LongType
 from rootline.client import new_files, planned_change
 from rootline.client.producer import await_verdict
 from rootline.connect import connect
+from rootline.rest import appends
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.verdict import Verdict
 from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.catalog.served_catalog import served
+from tests.rest.hand_made import HandMade
 from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem, writing_catalog
 
 
@@ -167,3 +169,80 @@ def test_no_row_arrives_between_the_check_of_a_required_snapshot_and_the_commit(
     require[0]["snapshot-id"] = catalog.load(table)["current-snapshot-id"]
     assert catalog.commit(table, change, require).status_code == 200
     assert rows.scan().to_arrow().num_rows == rows_after
+
+
+@pytest.mark.parametrize(
+    ("required", "change"),
+    [
+        ([{"type": "assert-current-schema-id", "current-schema-id": 0}], "column"),
+        ([{"type": "assert-last-assigned-field-id", "last-assigned-field-id": 2}], "column"),
+        ([{"type": "assert-default-spec-id", "default-spec-id": 0}], "spec"),
+        ([{"action": "upgrade-format-version", "format-version": 2}], "format"),
+    ],
+    ids=["schema", "field", "spec", "format"],
+)
+def test_rows_that_one_catalog_refused_are_not_committed_by_a_slower_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: list[Any], change: str
+) -> None:
+    reached, may_go_on = threading.Event(), threading.Event()
+    difference = appends.difference
+
+    async def slow_at_first(*given: Any) -> Any:
+        if not reached.is_set():
+            reached.set()
+            await asyncio.to_thread(may_go_on.wait)
+        return await difference(*given)
+
+    with writing_catalog(tmp_path) as catalog, served(tmp_path, log="") as url:
+        properties = {"rootline.export.format": "2"}
+        assert catalog.create("demo", name="kept", schema=SCHEMA, properties=properties).status_code == 200
+        client = HandMade(catalog, "demo.kept")
+        updates, requirements = client.append(client.file(1))
+        body = {
+            "requirements": [*requirements, *(each for each in required if "type" in each)],
+            "updates": [*(each for each in required if "action" in each), *updates],
+        }
+        monkeypatch.setattr(appends, "difference", slow_at_first)
+        slow: list[httpx.Response] = []
+        thread = threading.Thread(
+            target=lambda: slow.append(httpx.post(f"{url}/v1/own/namespaces/demo/tables/kept", json=body, timeout=60))
+        )
+        thread.start()
+        assert reached.wait(30), "the slower catalog has checked what the client requires"
+        _change(catalog, change)
+        status, message = problem(catalog.client.post("/namespaces/demo/tables/kept", json=body))
+        may_go_on.set()
+        thread.join()
+        assert (status, slow[0].status_code) == ((400, 400) if change == "format" else (409, 409)), message
+        assert client.ids() == []
+
+
+def _change(catalog: WritingCatalog, change: str) -> None:
+    match change:
+        case "column":
+            column = {"id": 3, "name": "more", "type": "long", "required": False}
+            schema = {**catalog.load("demo.kept")["schemas"][0]}
+            schema["fields"] = [*schema["fields"], column]
+            updates: list[Any] = [
+                {"action": "add-schema", "schema": schema},
+                {"action": "set-current-schema", "schema-id": -1},
+            ]
+        case "spec":
+            field = {"source-id": 1, "transform": "bucket[4]", "name": "id_bucket"}
+            updates = [
+                {"action": "add-spec", "spec": {"fields": [field]}},
+                {"action": "set-default-spec", "spec-id": -1},
+            ]
+        case _:
+            updates = [{"action": "set-properties", "updates": {"rootline.export.format": "3"}}]
+    no_replace = [{"type": "assert-current-schema-id", "current-schema-id": 0}]
+    assert catalog.commit("demo.kept", updates, no_replace).status_code == 200
+
+
+def test_rows_with_a_requirement_that_no_intent_can_have_are_refused(catalog: WritingCatalog, table: str) -> None:
+    client = HandMade(catalog, table)
+    updates, requirements = client.append(client.file(1))
+    tag = {"type": "assert-ref-snapshot-id", "ref": "old", "snapshot-id": None}
+    status, message = problem(catalog.commit(table, updates, [*requirements, tag]))
+    assert (status, client.ids()) == (400, [])
+    assert "'old' is required" in message

@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
 
 from rootline.client import new_files
 from rootline.client.producer import await_verdict
@@ -20,7 +20,7 @@ from rootline.schemas.bytes.avro_encoding import encode_long
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.verdict import Verdict, VerdictKind
 from tests.rest.hand_made import ADDED, DELETED, EXISTING, MAIN, HandMade, fresh_id
-from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem
+from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem, writing_catalog
 
 _FAILED = (409, "CommitFailedException")
 
@@ -51,6 +51,15 @@ def test_an_honest_append_is_committed(client: HandMade) -> None:
     assert client.ids() == [1, 2, 3]
     [*_, newest] = answer.json()["metadata"]["snapshots"]
     assert newest["summary"]["added-data-files"] == "2"
+
+
+@pytest.mark.parametrize("total", ["-1", "many", "", "9" * 30])
+def test_the_totals_of_a_client_are_ignored_whatever_they_are(client: HandMade, total: str) -> None:
+    totals = {"total_data_files": total, "total_records": total, "added_records": total}
+    answer = _send(client, client.append(client.file(1), **totals))
+    assert answer.status_code == 200, answer.text
+    [*_, newest] = answer.json()["metadata"]["snapshots"]
+    assert (newest["summary"]["total-data-files"], newest["summary"]["total-records"]) == ("1", "1")
 
 
 def test_the_same_request_again_is_answered_as_done(client: HandMade) -> None:
@@ -327,6 +336,7 @@ def test_a_list_that_is_no_avro_file_is_refused(client: HandMade, body: bytes) -
     [
         ({"summary": {"operation": "append", "x": "y" * 1_000_000}}, "characters"),
         ({"summary": {"operation": "append", "added-data-files": "many"}}, "write a whole number"),
+        ({"summary": {"operation": "append", "deleted-data-files": "-1"}}, "write a whole number"),
         ({"summary": None}, "summary"),
         ({"snapshot-id": -1}, "snapshot-id"),
         ({"snapshot-id": 2**63}, "snapshot-id"),
@@ -391,6 +401,31 @@ def test_many_files_are_listed_in_leaves(client: HandMade) -> None:
     client.load()
     assert _send(client, client.append(client.file(8), client.file(9))).status_code == 200
     assert client.ids() == [0, 1, 1, 2, 8, 9]
+
+
+def test_files_below_a_prefix_of_the_coordinators_are_taken_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = tmp_path / "landing"
+    allowed.mkdir()
+    monkeypatch.setenv("ROOTLINE_COORDINATOR__FILE_PREFIXES", f'["{allowed}/"]')
+    with writing_catalog(tmp_path / "lake") as catalog:
+        few = {"rootline.append.leaf-files": "3"}
+        assert catalog.create("demo", name="t", schema=SCHEMA, properties=few).status_code == 200
+        client = HandMade(catalog, "demo.t")
+
+        def at(number: int, folder: Path) -> DataFile:
+            made = client.file(number)
+            place = folder / f"{uuid4()}.parquet"
+            Path(made.file_path.removeprefix("file://")).rename(place)
+            return client.file(number, path=str(place), file_size_in_bytes=place.stat().st_size)
+
+        for numbers in ((1, 2), (3, 4, 5)):
+            inside = [at(number, allowed) for number in numbers]
+            assert _send(client.load(), client.append(*inside)).status_code == 200
+            outside = [at(number, tmp_path) for number in numbers]
+            assert "location-invalid" in _refused(client.load(), client.append(*outside))
+        assert client.ids() == [1, 2, 3, 4, 5]
 
 
 def test_a_coordinator_that_does_not_know_commits_of_clients_is_unavailable(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rootline.rest.writing import SMALL_BYTES, CommitsAtOnce
+from rootline.rest.writing import READ_AT_ONCE, SMALL_BYTES, CommitsAtOnce
+from rootline.schemas.identifiers import TableName
 from tests.rest.hand_made import HandMade, fresh_id
 from tests.rest.writing_catalog import SCHEMA, problem, writing_catalog
 
+ONE, OTHER = TableName("demo.one"), TableName("demo.other")
 UNKNOWN = 500
 """The status after which no client deletes a file."""
 FLINK = {"flink.job-id": "a", "flink.operator-id": "s", "flink.max-committed-checkpoint-id": "5"}
@@ -103,7 +106,27 @@ def test_a_second_instance_of_a_kafka_connector_does_not_double_the_rows_of_the_
     assert client.ids() == [1, 2, 3]
 
 
-def test_a_small_commit_does_not_wait_while_a_large_manifest_is_decoded() -> None:
-    commits = CommitsAtOnce()
-    assert commits.turn(1_000) is commits.turn(SMALL_BYTES), "one at a time"
-    assert commits.turn(1_000) is not commits.turn(SMALL_BYTES + 1)
+async def test_a_small_commit_does_not_wait_while_a_large_manifest_is_decoded() -> None:
+    commits, large = CommitsAtOnce(), SMALL_BYTES + 1
+    async with commits.turn(ONE, large), commits.turn(ONE, SMALL_BYTES):
+        for table, size in ((OTHER, large), (OTHER, 1_000)):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01), commits.turn(table, size):
+                    pass
+
+
+async def test_many_large_commits_to_one_table_delay_that_of_another_table_by_one_only() -> None:
+    commits, order = CommitsAtOnce(), []
+
+    async def commit(table: TableName) -> None:
+        async with commits.reading.of(table), commits.large.of(table):
+            await asyncio.sleep(0)
+            order.append(table)
+
+    async with commits.large.of(ONE):
+        tasks = [asyncio.create_task(commit(table)) for table in (*[ONE] * 2 * READ_AT_ONCE, OTHER)]
+        for _ in range(10):
+            await asyncio.sleep(0)  # all of them wait
+    await asyncio.gather(*tasks)
+    assert order.index(OTHER) <= 1
+    assert len(order) == 2 * READ_AT_ONCE + 1

@@ -303,9 +303,10 @@ async def _leaf(source: _Source, need: LeafNeed) -> ReadLeaf | Absent:
         return await read_older_leaf(store, table, *need.older)
     if found is None:
         async with source.slots:
-            return await read_leaf(store, table, location, need.proving, files.reader)
-    if isinstance(found, ReadLeaf) and need.proving is not None and _is_to_be_proven(found.proof, need.proving):
-        proof = await asyncio.to_thread(prove_leaf, found.leaf, need.proving)
+            return await read_leaf(store, table, need, files.reader)
+    proving, prefixes = need.proving, need.prefixes
+    if isinstance(found, ReadLeaf) and proving is not None and _is_to_be_proven(found.proof, proving, prefixes):
+        proof = await asyncio.to_thread(prove_leaf, found.leaf, proving, prefixes)
         return await _with_its_files(ReadLeaf(found.leaf, proof), files.reader)
     return found
 
@@ -346,34 +347,32 @@ def _one_by_one(read: Callable[[_Source, N], Awaitable[object]]) -> Callable[[_S
     return fetch
 
 
-async def read_leaf(
-    store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None, files: FooterReader
-) -> ReadLeaf | Absent:
-    """Read the leaf at `location`, prove it under `definition`, and check its files if the table verifies files.
+async def read_leaf(store: ObjectStore, table: TableName, need: LeafNeed, files: FooterReader) -> ReadLeaf | Absent:
+    """Read a leaf, prove it, and check its files if the table verifies files.
 
     Raises:
         Unavailable: the store does not answer.
     """
     found: ReadLeaf | Absent = ABSENT
     for _ in range(2):  # a truncated response looks like a broken leaf
-        body = await _body(store, table, location)
+        body = await _body(store, table, need.location)
         if body is None:
             return ABSENT
         if is_quickly_decoded(body):  # a thread would cost more
-            found = _decoded(body, table, location, definition)
+            found = _decoded(body, table, need)
         else:
-            found = await asyncio.to_thread(_decoded, body, table, location, definition)
+            found = await asyncio.to_thread(_decoded, body, table, need)
         if isinstance(found, ReadLeaf):
             return await _with_its_files(found, files)
     return found
 
 
-def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bool:
+def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition, prefixes: Sequence[str]) -> bool:
     """Whether a prefetched leaf must be proven, because it has no proof, one for another definition, or a fault.
 
     A file that was missing may have been stored since.
     """
-    if proof is None or not proof.is_under(definition):
+    if proof is None or not proof.is_under(definition, prefixes):
         return True
     return verifies_files(definition) and (proof.file_faults is None or len(proof.file_faults) > 0)
 
@@ -383,7 +382,7 @@ async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
     leaf, proof = found.leaf, found.proof
     if proof is None or not verifies_files(proof.definition):
         return found
-    fault = await files.fault_in(leaf) if leaf.content is LeafContent.DATA else None
+    fault = await files.fault_in(leaf, proof.prefixes) if leaf.content is LeafContent.DATA else None
     return ReadLeaf(leaf, replace(proof, file_faults=() if fault is None else (fault,)))
 
 
@@ -472,14 +471,14 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
     return None if found is None else found.body
 
 
-def _decoded(body: bytes, table: TableName, location: str, definition: TableDefinition | None) -> ReadLeaf | Absent:
+def _decoded(body: bytes, table: TableName, need: LeafNeed) -> ReadLeaf | Absent:
     try:
-        leaf = decode_leaf(body, location=location, is_new=True).kept_by(mapped)
-        return ReadLeaf(leaf, None if definition is None else prove_leaf(leaf, definition))
+        leaf = decode_leaf(body, location=need.location, is_new=True).kept_by(mapped)
+        return ReadLeaf(leaf, None if need.proving is None else prove_leaf(leaf, need.proving, need.prefixes))
     except RootlineError as error:
-        return Absent(error.message.removeprefix(f"{location}: "))
+        return Absent(error.message.removeprefix(f"{need.location}: "))
     except Exception as error:  # a writer's bytes: a decoder that fails on them rejects that intent only
-        structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=location)
+        structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=need.location)
         return Absent(f"it cannot be read ({type(error).__name__})")
 
 

@@ -51,7 +51,7 @@ from rootline.schemas.intent_rules import is_plain
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import TimedReads
 from rootline.tree.draft.batch import ABSENT, Absent, Record
-from rootline.tree.rules.leaf_rules import LEAVES_PREFIX, ReadLeaf
+from rootline.tree.rules.leaf_rules import LEAVES_PREFIX, LeafNeed, ReadLeaf
 
 AHEAD_BYTES_MAX: Final = 128 * 1024 * 1024
 """Stated sizes of prefetched leaves of one table: room for two large commits and a small one."""
@@ -116,7 +116,7 @@ class LeafPrefetch:
 
     async def _read(self, location: str, definition: TableDefinition | None) -> ReadLeaf | Absent | None:
         try:
-            return await read_leaf(self._store, self._table, location, definition, self.files.reader)
+            return await read_leaf(self._store, self._table, LeafNeed(location, definition), self.files.reader)
         except RootlineError:
             return None
         except Exception:  # our bug or a store adapter's must not end the table's task

@@ -207,7 +207,7 @@ class ClientAppend:
             definition = await self.writing.definition(root)
             folder = ClientFolder(table, self._shown(definition).location)
             reads = ClientReads(self.writing.session.store, folder, self.writing.commits)
-            async with asyncio.timeout(self.writing.timeout_s), self.writing.commits.reading:
+            async with asyncio.timeout(self.writing.timeout_s), self.writing.commits.reading.of(table):
                 listed = (await reads.listed(self.wanted.snapshots[-1].manifest_list)).values()
                 own = tuple(each for each in listed if each.is_data and each.added_snapshot_id in ids)
                 async with reads.of_size(own):
@@ -288,7 +288,7 @@ class ClientAppend:
             filter=None if is_append else "true",  # an overwrite that removes nothing must not miss a row
             add_data_files=new.files,
             add_manifests=new.leaves,
-            definition=None if changes is None or after is before else changes.to_json(),
+            definition=changes.to_json() if changes and (after is not before or changes.replaces) else None,
             summary=summary,
         )
         return _Planned(intent, found)
@@ -320,7 +320,7 @@ class ClientAppend:
     async def _check_requirements(self, shown: ShownTable) -> None:
         """Check what the client requires of the newest version."""
         wanted, writing = self.wanted, self.writing
-        wanted.check_requirements(shown, await writing.refs(self.table, self.asked) if wanted.needs_refs else {})
+        wanted.check_requirements(shown, {})
         wanted.check_served()
         if wanted.may_replace and not await writing.refs(self.table, self.asked):
             raise bad_request(replacing_with_rows(self.table))
@@ -357,7 +357,7 @@ class ClientAppend:
         )
         before = None if base is None else str(base["manifest-list"])
         try:
-            async with asyncio.timeout(writing.timeout_s), writing.commits.reading:
+            async with asyncio.timeout(writing.timeout_s), writing.commits.reading.of(table):
                 found = await difference(reads, before, [each.manifest_list for each in snapshots], definition)
         except TimeoutError:
             raise Unavailable(

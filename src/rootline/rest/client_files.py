@@ -134,7 +134,7 @@ class ClientReads:
             Refusal: it is outside the table's folder, too large, or not a list.
         """
         body = await self._read(location, None, LIST_LIMITS.object_bytes)
-        async with self.commits.turn(len(body)):
+        async with self.commits.turn(self.folder.table, len(body)):
             try:
                 return await asyncio.to_thread(self._by_place, body, location[:200])
             except Corrupt as error:
@@ -175,7 +175,7 @@ class ClientReads:
             self.rest = _SMALL
             yield
         else:
-            async with self.commits.large:
+            async with self.commits.large.of(table):
                 yield
 
     async def entries(self, listed: ListedManifest, definition: TableDefinition) -> list[ContentEntry]:
@@ -186,7 +186,7 @@ class ClientReads:
             found, self.rest = manifest_entries(body, definition, listed, limits=self.rest)
             return found
 
-        async with self.commits.turn(len(body)):
+        async with self.commits.turn(self.folder.table, len(body)):
             try:
                 return await asyncio.to_thread(decode)
             except Corrupt as error:

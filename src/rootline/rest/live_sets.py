@@ -178,7 +178,7 @@ async def _entries(
 
     async def one(listed: ListedManifest) -> None:
         entries = await reads.entries(listed, definition)
-        async with reads.commits.turn(listed.length):
+        async with reads.commits.turn(reads.folder.table, listed.length):
             await asyncio.to_thread(found.take, entries, listed.is_data, made)
 
     await gather_bounded(manifests, one, _READS_AT_ONCE)

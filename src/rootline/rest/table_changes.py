@@ -30,7 +30,7 @@ from rootline.rest.refusals import requirement_failed
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.schema_rules import given_schema_of_json, schema_fault
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.evolution.changes import LAST_ADDED, DefinitionChanges
+from rootline.tree.evolution.changes import LAST_ADDED, DefinitionChanges, SetCurrentSchema
 from rootline.tree.evolution.next_definition import first_definition
 from rootline.tree.proof.definition_rules import check_nesting
 
@@ -152,7 +152,7 @@ class TableCommit:
     @property
     def needs_refs(self) -> bool:
         """Whether a requirement names a branch or tag that must not have moved."""
-        return any(map(self._is_fixed_ref, self.requirements))
+        return not self.snapshots and any(each["type"] == _REF for each in self.requirements)
 
     @property
     def base(self) -> int | None:
@@ -164,16 +164,11 @@ class TableCommit:
         found: int | None = named[-1] if named else self.snapshots[0].parent_snapshot_id
         return found
 
-    def _is_fixed_ref(self, requirement: Update) -> bool:
-        """Whether a requirement names a ref that must not have moved. `main` may have, if snapshots are added to it."""
-        return requirement["type"] == _REF and not (self.snapshots and requirement["ref"] == MAIN)
-
     @property
     def _needs_definition(self) -> bool:
         """Whether it is only right for the definition that it was checked against."""
-        return any(each["type"] in _NUMBERED for each in self.requirements) or any(
-            each["action"] not in _PROPERTIES for each in self.definitions
-        )
+        named = {each["type"] for each in self.requirements} | {each["action"] for each in self.definitions}
+        return self.format_version is not None or not named <= {_CREATE, _UUID, _REF, *_PROPERTIES}
 
     @property
     def may_replace(self) -> bool:
@@ -198,7 +193,7 @@ class TableCommit:
                 raise requirement_failed(
                     f"UUID does not match: expected {shown.definition.table_uuid} != {each['uuid']}"
                 )
-            if self._is_fixed_ref(each):
+            if kind == _REF and not self.snapshots:
                 _check_ref(each, refs)
             if kind in _NUMBERED:
                 member, of_metadata, words = _NUMBERED[kind]
@@ -213,7 +208,8 @@ class TableCommit:
     def changes_of(self, shown: ShownTable, digest: bytes, *, is_replace: bool) -> DefinitionChanges | None:
         """The changes of the table's definition, whose SHA-256 is `digest`. `None` if the request names no change.
 
-        `is_replace`: whether all rows are removed with them.
+        Rows that require a definition have a change without effect, because it names the definition. `is_replace`:
+        whether all rows are removed with the changes.
 
         Raises:
             Refusal: the uuid, the location or the format is not the table's.
@@ -235,7 +231,8 @@ class TableCommit:
             made.append({"action": "set-properties", "updates": {FORMAT: str(int(wanted))}})
         changes = parsed_changes(_without_handed_on(made, shown.definition.properties))
         if changes is None:
-            return None
+            kept = SetCurrentSchema(shown.definition.current_schema_id)
+            return DefinitionChanges(digest, (kept,)) if self.snapshots and self._needs_definition else None
         planned = DefinitionChanges(digest if self._needs_definition else None, changes.changes)
         return planned if is_replace else own_changes(planned, shown.exported)
 
@@ -310,6 +307,9 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
             case _:
                 raise bad_request(f"{table}: update {action!r:.60} is unknown: correct it, or omit it")
     check_line(table, snapshots, main)
+    tag = next((each["ref"] for each in asked.requirements if each["type"] == _REF and each["ref"] != MAIN), None)
+    if snapshots and tag is not None:  # no intent could require it, so another catalog could still commit the rows
+        raise bad_request(f"{table}: rows are added to {MAIN}, and {tag!r:.60} is required: omit the requirement")
     return TableCommit(
         requirements=asked.requirements,
         definitions=tuple(definitions),

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.exported_definition import ExportedDefinition
@@ -28,8 +31,26 @@ from rootline.storage.metadata.root_reader import read_definition, table_root
 
 RunningCommits = dict[tuple[str, FormatVersion | None], asyncio.Task[bytes]]
 READ_AT_ONCE: Final = 64
+READ_OF_ONE_TABLE: Final = 32
 SMALL_BYTES: Final = 128 * 1024
 _NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
+
+
+class FairTurns:
+    """At most `turns` at once. One table uses or awaits at most `of_one_table` of them, and its other requests queue
+    for these. So many requests for one table do not delay those for another one.
+    """
+
+    def __init__(self, turns: int = 1, of_one_table: int = 1) -> None:
+        self._all, self._of_one_table = asyncio.Semaphore(turns), of_one_table
+        self._tables: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, table: TableName) -> AsyncIterator[None]:
+        """Have a turn in the block."""
+        own = self._tables.setdefault(table, asyncio.Semaphore(self._of_one_table))
+        async with own, self._all:
+            yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +62,18 @@ class CommitsAtOnce:
     """
 
     running: RunningCommits = field(default_factory=dict)
-    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
-    large: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _small_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reading: FairTurns = field(default_factory=lambda: FairTurns(READ_AT_ONCE, READ_OF_ONE_TABLE))
+    large: FairTurns = field(default_factory=FairTurns)
+    _small_turn: FairTurns = field(default_factory=FairTurns)
+    _turn: FairTurns = field(default_factory=FairTurns)
 
-    def turn(self, size_in_bytes: int) -> asyncio.Lock:
+    def turn(self, table: TableName, size_in_bytes: int) -> AbstractAsyncContextManager[None]:
         """The turn to decode a list or a manifest of this size on a thread.
 
         They are decoded one at a time, because threads would only compete for one interpreter. A small one does not
         wait for the large ones of other clients.
         """
-        return self._small_turn if size_in_bytes <= SMALL_BYTES else self._turn
+        return (self._small_turn if size_in_bytes <= SMALL_BYTES else self._turn).of(table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ BY_UNIT_TEST_ONLY = {
     "RootlineOwnersRace",
     "RootlinePartitionsPaused",
     "RootlineClocksApart",
+    "RootlineProgressDropped",
     "RootlineSweepRefused",
     "RootlineExpiryStalled",
     "RootlinePlansStale",

@@ -106,15 +106,25 @@ def test_the_same_rule_is_named_in_the_same_words(of_id: FieldStatistics, of_car
 
 
 @settings(deadline=None, max_examples=examples(300))
-@given(st.text(alphabet=st.sampled_from("ab/.% \\:?#é\n~2e"), min_size=1, max_size=12))
-def test_locations_pass_in_a_leaf_where_they_pass_in_an_intent(location: str) -> None:
+@given(
+    st.text(alphabet=st.sampled_from("ab/.% \\:?#é\n~2e"), min_size=1, max_size=12),
+    st.sampled_from(["", "/a/", "b:/"]),
+    st.sampled_from([(), ("/a/", "b:/")]),
+)
+def test_locations_pass_in_a_leaf_where_they_pass_in_an_intent(
+    name: str, folder: str, prefixes: tuple[str, ...]
+) -> None:
+    location = folder + name
     try:
-        check_location(location)
+        check_location(location, prefixes=prefixes)
         passes = not location.startswith(("metadata/", "export/"))
     except Invalid:
         passes = False
     leaf = leaf_of(new_entry(data_file("b")), replace(new_entry(data_file("a")), location=location))
-    assert (prove_leaf(leaf, DEFINITION).fault is None) == passes
+    proof = prove_leaf(leaf, DEFINITION, prefixes)
+    assert (proof.fault is None) == passes
+    alone = prove_leaf(leaf, DEFINITION)
+    assert not alone.is_under(DEFINITION, prefixes) or str(alone.fault) == str(proof.fault)
 
 
 def counted(entries: list[ContentEntry], dead: BitMap) -> Tally:

@@ -13,7 +13,7 @@ Source: decision 0010.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent_rules import is_plain
+from rootline.schemas.intent_rules import is_valid
 from rootline.storage.stored_objects import gather_bounded, parts_of, stored_key
 from rootline.tree.proof.file_proof import StatedFile
 
@@ -64,9 +64,12 @@ class FooterReader:
                 return None
         return found
 
-    async def fault_in(self, leaf: Leaf) -> Invalid | None:
-        """The first fault among the files that `leaf` lists, or `None`. Raises the errors of `fault_of`."""
-        for portion in _portions(leaf):
+    async def fault_in(self, leaf: Leaf, prefixes: Sequence[str] = ()) -> Invalid | None:
+        """The first fault among the files that `leaf` lists, or `None`. Raises the errors of `fault_of`.
+
+        Absolute locations are read below `prefixes` only.
+        """
+        for portion in _portions(leaf, prefixes):
             for fault in await gather_bounded(portion, self.fault_of, FILES_AT_ONCE):
                 if fault is not None:
                     return Invalid(fault.code, f"leaf {leaf.location!r}: {fault.message}")
@@ -147,11 +150,11 @@ def _unreadable(file: StatedFile, why: str) -> Invalid:
     return Invalid("file-unreadable", f"{file.location!r}: {why}")
 
 
-def _portions(leaf: Leaf) -> Iterator[list[StatedFile]]:
+def _portions(leaf: Leaf, prefixes: Sequence[str]) -> Iterator[list[StatedFile]]:
     for batch in leaf.columns(_COLUMNS).to_batches(max_chunksize=_PORTION):
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
         yield [
             StatedFile(location, FileFormat(kind), count, size or 0, key_metadata is not None)
             for location, kind, count, size, key_metadata in rows
-            if is_plain(location)  # other locations are refused under every definition
+            if is_valid(location, prefixes)  # other locations are refused under every definition
         ]

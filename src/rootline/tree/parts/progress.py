@@ -14,7 +14,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.parts.part_rules import PartRules
 
 JOBS_MAX: Final = 64
-PROGRESS_BYTES_MAX: Final = 16 * 1024
+PROGRESS_BYTES_MAX: Final = 64 * 1024
 """The most bytes of the part, as encoded in the header. Nothing moves to pages: the rest is dropped."""
 
 
@@ -32,6 +32,13 @@ def with_moved(progress: Progress, job: JobProgress) -> Progress:
 def size_of(job: JobProgress) -> int:
     """The bytes of a job in the header, with the comma after it."""
     return len(json_of(job)) + 1
+
+
+def dropped_jobs(before: RootHeader, after: RootHeader) -> list[str]:
+    """The jobs of one table whose progress `before` has and `after` lacks, because there was no room for it."""
+    jobs = before.progress if after.table_uuid == before.table_uuid else ()
+    kept = {job.identity for job in after.progress}
+    return [job.identity for job in jobs if job.identity not in kept]
 
 
 def _rule(before: RootHeader, after: RootHeader) -> Iterator[str]:

@@ -15,8 +15,8 @@ Source: format page, "Leaf manifest", "Absent and null", "Partition values are s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -164,7 +164,7 @@ _INVALID: Final = "leaf-invalid"
 
 @dataclass(frozen=True, slots=True)
 class LeafProof:
-    """The result of checking a leaf under `definition`.
+    """The result of checking a leaf under `definition`, whose data files may be below `prefixes` too.
 
     * `fault`: the reason why the leaf cannot be added. The fields after it are empty then.
     * `aggregates`: the aggregated statistics and counts of all entries. The least sequence number is still to be
@@ -180,20 +180,29 @@ class LeafProof:
     tally: Tally | None = None
     rows: int = 0
     file_faults: tuple[Invalid, ...] | None = None
+    prefixes: tuple[str, ...] = ()
 
-    def is_under(self, definition: TableDefinition) -> bool:
-        """Whether the leaf was checked under this definition."""
-        return self.definition is definition or self.definition == definition
+    def is_under(self, definition: TableDefinition, prefixes: Sequence[str] = ()) -> bool:
+        """Whether the leaf was checked under this definition and these prefixes, or would have the same result."""
+        is_same = self.definition is definition or self.definition == definition
+        return is_same and (self.prefixes == tuple(prefixes) or (self.fault is None and not self.prefixes))
 
 
-def prove_leaf(leaf: Leaf, definition: TableDefinition) -> LeafProof:
-    """Check `leaf`. A fault is part of the result and never raised."""
+def prove_leaf(leaf: Leaf, definition: TableDefinition, prefixes: Sequence[str] = ()) -> LeafProof:
+    """Check `leaf`. A fault is part of the result and never raised.
+
+    `prefixes`: absolute locations that end in a slash, below which its data files may be.
+    """
+    return replace(_proven(leaf, definition, prefixes), prefixes=tuple(prefixes))
+
+
+def _proven(leaf: Leaf, definition: TableDefinition, prefixes: Sequence[str]) -> LeafProof:
     spec_id = -1
     try:
         table = leaf.columns(_COLUMNS if not leaf.tracked_ids else [*_COLUMNS, CONTENT_STATS]).combine_chunks()
         spec_id = table.column("partition_spec_id")[0].as_py()
         spec_ids = definition.spec_by_id(spec_id).expr_ids
-        fault = _first_fault(leaf, table, definition, spec_ids)
+        fault = _first_fault(leaf, table, definition, spec_ids, prefixes)
         if fault is not None:
             return LeafProof(definition, spec_id, _invalid(leaf, fault))
         rows = exact_sum(one_chunk(table.column("record_count")))
@@ -228,12 +237,14 @@ def _invalid(leaf: Leaf, fault: Fault) -> Invalid:
     return Invalid(fault.code, f"leaf {leaf.location!r}, entry {fault.ordinal} ({location[:80]!r}): {fault.reason}")
 
 
-def _first_fault(leaf: Leaf, table: pa.Table, definition: TableDefinition, spec_ids: tuple[int, ...]) -> Fault | None:
+def _first_fault(
+    leaf: Leaf, table: pa.Table, definition: TableDefinition, spec_ids: tuple[int, ...], prefixes: Sequence[str]
+) -> Fault | None:
     columns = {name: one_chunk(table.column(name)) for name in table.column_names}
     faults = chain(
         _numbers(columns),
         _files(columns, definition),
-        _locations(columns["location"], leaf.content),
+        _locations(columns["location"], leaf.content, prefixes),
         _rows(columns, definition) if leaf.content is LeafContent.DATA else (),
         _deletes(leaf) if leaf.content is LeafContent.DELETE else (),
     )
@@ -292,7 +303,7 @@ def _rows(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterator
             return
 
 
-def _locations(locations: pa.StringArray, content: LeafContent) -> Iterator[Fault]:
+def _locations(locations: pa.StringArray, content: LeafContent, prefixes: Sequence[str]) -> Iterator[Fault]:
     for prefix in RESERVED_PREFIXES:
         reason = f"its location is in {prefix}, which is reserved for the table's own objects: use data/"
         yield from first_fault(pc.starts_with(locations, pattern=prefix), "location-invalid", reason)
@@ -300,7 +311,7 @@ def _locations(locations: pa.StringArray, content: LeafContent) -> Iterator[Faul
     plain = pc.and_(plain, pc.less_equal(pc.utf8_length(locations), DEFAULT_LIMITS.max_location_chars))
     for ordinal in pc.indices_nonzero(pc.invert(plain)).to_pylist():
         try:
-            check_location(locations[ordinal].as_py())
+            check_location(locations[ordinal].as_py(), prefixes=prefixes if content is LeafContent.DATA else ())
         except Invalid as error:
             yield Fault(error.code, ordinal, error.message)
             return

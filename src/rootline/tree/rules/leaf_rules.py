@@ -61,17 +61,19 @@ class LeafNeed(Need[ReadLeaf | Absent]):
     """The leaf at a location.
 
     * `proving`: the definition to prove it under. Leaves of maintenance need no proof.
+    * `prefixes`: absolute locations below which its data files may be.
     * `older`: its root row and the definition, needed to read a manifest of an older format.
     """
 
     location: str
     proving: TableDefinition | None = field(default=None, compare=False)
     older: tuple[ContentEntry, TableDefinition] | None = field(default=None, compare=False)
+    prefixes: Sequence[str] = field(default=(), compare=False)
 
     @override
     def joined(self, later: LeafNeed) -> LeafNeed:
-        proving = self.proving if later.proving is None else later.proving
-        return LeafNeed(self.location, proving, self.older if later.older is None else later.older)
+        proving, older = later.proving or self.proving, later.older or self.older
+        return LeafNeed(self.location, proving, older, later.prefixes or self.prefixes)
 
 
 def check_stated(manifest: AddedManifest, leaf: Leaf, name: str) -> None:
@@ -100,7 +102,8 @@ def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Nee
             "intent-too-large", f"the intent lists {size} bytes of leaves, at most {LEAVES_BYTES_MAX}: split it"
         )
     missing = [item.location for item in intent.add_manifests if _is_missing(item, draft, fetched)]
-    return Needs.of(LeafNeed(location, draft.definition) for location in missing) if missing else None
+    needs = Needs.of(LeafNeed(each, draft.definition, prefixes=draft.file_prefixes) for each in missing)
+    return needs or None
 
 
 def _is_missing(manifest: AddedManifest, draft: Draft, fetched: FetchedObjects) -> bool:
@@ -190,12 +193,12 @@ def _stated(manifest: AddedManifest, fetched: FetchedObjects) -> ReadLeaf:
 
 def _proof(read: ReadLeaf, draft: Draft) -> LeafProof:
     """The proof of a leaf, computed unless the known one is under the draft's definition."""
-    known = read.proof
-    is_of_this = known is not None and known.is_under(draft.definition)
-    proof = known if known is not None and is_of_this else prove_leaf(read.leaf, draft.definition)
+    known, definition, prefixes = read.proof, draft.definition, draft.file_prefixes
+    is_of_this = known is not None and known.is_under(definition, prefixes)
+    proof = known if known is not None and is_of_this else prove_leaf(read.leaf, definition, prefixes)
     if proof.fault is not None:
         raise proof.fault
-    if known is not None and known.file_faults and verifies_files(draft.definition):
+    if known is not None and known.file_faults and verifies_files(definition):
         raise known.file_faults[0]
     return proof
 
