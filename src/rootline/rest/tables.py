@@ -9,7 +9,6 @@ A change whose intent was committed is never answered with a 4xx.
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -40,10 +39,10 @@ from rootline.rest.table_changes import (
 )
 from rootline.rest.writing import Writing
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, snapshot_id_of, table_name
 from rootline.schemas.intent import Intent, IntentKind, Isolation
-from rootline.schemas.object_keys import is_absolute, key_of
+from rootline.schemas.object_keys import is_absolute
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
@@ -64,9 +63,9 @@ async def create(writing: Writing, namespace: str, asked: TableToCreate, format_
         stated = writing.check_shown(definition, format_version).metadata()
         if not asked.stage_create:
             await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
-            await _make_metadata_folder(writing, table)
+            await writing.catalog.make_folder(table)
             return await writing.answer(table, format_version)
-    await _make_metadata_folder(writing, table)
+    await writing.catalog.make_folder(table)
     folder = writing.catalog.folder(table, writing.catalog.format_of(format_version, definition.properties))
     metadata = staged_metadata(definition.table_uuid, stated, folder, writing.session.environment.now_ms())
     return writing.catalog.staged(metadata)
@@ -148,13 +147,6 @@ async def rename(writing: Writing, asked: Renaming) -> None:
         f"{source}: a table cannot be renamed, because its name is the folder of its files; create a table of the new "
         "name from its rows",
     )
-
-
-async def _make_metadata_folder(writing: Writing, table: TableName) -> None:
-    """Make the folder of clients' metadata in a warehouse on a disk, where DuckDB does not make it itself."""
-    if writing.catalog.folder(table, FormatVersion.V3).base.startswith("file:"):
-        with suppress(Unavailable):
-            await writing.session.store.put_if_absent(key_of(table, "rest/metadata/folder.json"), b"{}")
 
 
 async def _adopt(writing: Writing, table: TableName, location: str) -> None:
