@@ -25,7 +25,7 @@ from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent_rules import is_plain
+from rootline.schemas.intent_rules import check_location
 from rootline.storage.stored_objects import gather_bounded, parts_of, stored_key
 from rootline.tree.proof.file_proof import StatedFile
 
@@ -153,5 +153,13 @@ def _portions(leaf: Leaf) -> Iterator[list[StatedFile]]:
         yield [
             StatedFile(location, FileFormat(kind), count, size or 0, key_metadata is not None)
             for location, kind, count, size, key_metadata in rows
-            if is_plain(location)  # other locations are refused under every definition
+            if _is_allowed(location)  # other locations are refused under every definition
         ]
+
+
+def _is_allowed(location: str) -> bool:
+    try:
+        check_location(location)
+    except Invalid:
+        return False
+    return True
