@@ -387,6 +387,24 @@ def test_metadata_where_a_client_that_ignores_the_property_writes_it_is_read(cli
     assert client.ids() == [1]
 
 
+def test_a_list_where_it_would_stop_sweeps_is_refused_with_what_to_set(client: HandMade) -> None:
+    off = {"action": "set-properties", "updates": {"rootline.sweep.client-files": "false"}}
+    on = {"action": "set-properties", "updates": {"rootline.sweep.client-files": "true"}}
+    assert client.catalog.commit(client.table, [off]).status_code == 200
+    made = fresh_id()
+    manifest = client.manifest(made, [(ADDED, client.file(1))])
+    where = client.manifest_list(made, [manifest], path=f"{client.location}/metadata/snap-{made}-0-{uuid4()}.avro")
+    request = client.request(client.snapshot(made, where))
+    message = _refused(client, request)
+    assert (
+        "is in metadata/, where it stops sweeps of this table: set its property rootline.sweep.client-files" in message
+    )
+    assert f"write lists and manifests to {client.location}/rest/metadata" in message
+    assert client.catalog.commit(client.table, [on]).status_code == 200
+    assert _send(client, request).status_code == 200
+    assert client.ids() == [1]
+
+
 def test_statistics_of_columns_that_are_gone_are_dropped(client: HandMade) -> None:
     file = client.file(1, value_counts={1: 1, 2: 1, 77: 9}, lower_bounds={77: b"x"}, upper_bounds={77: b"y"})
     assert _send(client, client.append(file)).status_code == 200
