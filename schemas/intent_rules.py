@@ -4,8 +4,8 @@ Owns: one row for each kind (the fields that it may have and must have), the lim
 the rules of a location's text. Does not own: the decision about a kind (`rootline.tree.intents`), the fields
 (`intent`), the settings of the limits, the existing or live objects (a predicate is passed in).
 Invariants: every kind has a row. The value of a kind is its word on the wire, which never changes. Sizes are checked
-before anything is expanded in memory. A valid location is a plain path below the table's own prefix, which URL decoding
-does not change, or exactly a live entry's absolute location, or such a path below a prefix that the operator of the
+before anything is expanded in memory. A valid location is a plain path below the table's own prefix, also when it is
+URL-decoded, or exactly a live entry's absolute location, or such a path below a prefix that the operator of the
 coordinator allows. So no intent can name another table's objects or another endpoint.
 
 Source: protocol page, section 2, invariants page, "Bad input", format page, "Intents on the log" and "Objects".
@@ -51,8 +51,9 @@ PLAIN_PATTERN: Final = rf"\A{_PLAIN_PATH}\z"
 """The same for whole columns, in the syntax of RE2. Except for its length, a match is valid."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _MAX_DECODINGS: Final = 4
+_BACKSLASH: Final = {"\\": "contains a backslash"}
 _FORBIDDEN: Final = {
-    "\\": "contains a backslash",
+    **_BACKSLASH,
     "?": "contains a question mark, which some clients treat as the end of a path",
     "#": "contains a #, which some clients treat as the end of a path",
 }
@@ -111,9 +112,9 @@ def _broken_rule(
                 return _broken_rule(location.removeprefix(prefix), None, (), max_chars)
         return "is absolute, and no live entry has it: give it relative to the table's prefix"
     decoded = location
-    for _ in range(_MAX_DECODINGS):
+    for layer in range(_MAX_DECODINGS):
         for form in (decoded, unicodedata.normalize("NFKC", decoded)):
-            reason = _broken_path_rule(form)
+            reason = _broken_path_rule(form, is_decoded=layer > 0)
             if reason is not None:
                 return reason if form == location else f"{reason}, in an encoded form"
         if "%" not in decoded:
@@ -127,14 +128,16 @@ def _broken_rule(
     return "is percent-encoded several times"
 
 
-def _broken_path_rule(path: str) -> str | None:
+def _broken_path_rule(path: str, *, is_decoded: bool) -> str | None:
+    """The rule that a path breaks. Decoded, it may have the characters of a partition value such as `http://x?y`."""
     if any(unicodedata.category(char) in _FORBIDDEN_CATEGORIES for char in path):
         return "contains control or formatting characters"
-    for char, reason in _FORBIDDEN.items():
+    for char, reason in (_BACKSLASH if is_decoded else _FORBIDDEN).items():
         if char in path:
             return reason
-    for part in path.split("/"):
-        if not part:
+    parts = path.split("/")
+    for place, part in enumerate(parts):
+        if not part and not (is_decoded and 0 < place < len(parts) - 1):
             return "has an empty part (two slashes, or one at an end)"
         if part in {".", ".."}:
             return "has a part that is . or .."

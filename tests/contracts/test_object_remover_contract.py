@@ -83,6 +83,13 @@ async def test_what_is_removed_is_gone_and_nothing_else(warehouse: Warehouse) ->
     assert await warehouse.store.get(ObjectKey("a/b/1")) is None
 
 
+async def test_an_encoded_name_is_not_the_name_that_it_encodes(warehouse: Warehouse) -> None:
+    names = ["a/x%3F%23=100%25/1", "a/x%253F/1", "a/y/1", "a/%79/1"]
+    await put_all(warehouse.store, *names)
+    await warehouse.remover.remove([ObjectKey(names[0]), ObjectKey(names[3])])
+    assert [item.key for item in await inventory(warehouse.remover, "a/")] == names[1:3]
+
+
 async def test_removing_again_or_what_was_never_there_is_no_error(warehouse: Warehouse) -> None:
     await put_all(warehouse.store, "a/b/1")
     for _ in range(2):

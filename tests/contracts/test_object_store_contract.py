@@ -160,7 +160,14 @@ async def test_folders_are_named_one_level_deep_and_in_order(store: ObjectStore)
 
 
 @pytest.mark.parametrize(
-    "name", ["data/a b+c=d&e%20f%2Fg.parquet", "data/größe/日本.parquet", "data/.hidden", "a~!@#$^()"]
+    "name",
+    [
+        "data/a b+c=d&e%20f%2Fg.parquet",
+        "data/x%3F%23=100%25/100%",
+        "data/größe/日本.parquet",
+        "data/.hidden",
+        "a~!@#$^()",
+    ],
 )
 async def test_unusual_keys_come_back_as_they_were(store: ObjectStore, name: str) -> None:
     await put_all(store, name)

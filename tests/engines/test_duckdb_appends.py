@@ -57,6 +57,25 @@ def test_inserts_of_one_transaction_are_one_version(lake: Lake, duck: DuckDBRead
     assert ids(table.scan().to_arrow()) == [1, 2]
 
 
+def test_rows_are_inserted_into_a_table_that_was_made_natively(lake: Lake, duck: DuckDBReader) -> None:
+    table = lake.create_table("demo.native", pa.schema([("id", pa.int64())]))
+    duck.query("INSERT INTO own.demo.native VALUES (1)")
+    table.append({"id": [2]})
+    duck.query("INSERT INTO own.demo.native VALUES (3)")
+    assert ids(table.scan().to_arrow()) == [1, 2, 3]
+    assert ids(duck.query("SELECT id FROM own.demo.native")) == [1, 2, 3]
+
+
+def test_partition_values_with_characters_of_a_url_are_read_back(lake: Lake, duck: DuckDBReader) -> None:
+    odd = ["x?", "a b", "a/b", "ü", "100%", "http://host/?a=b#c"]
+    duck.query("CREATE TABLE own.demo.odd (id BIGINT, carrier VARCHAR) PARTITIONED BY (carrier)")
+    values = ", ".join(f"({number}, '{value}')" for number, value in enumerate(odd))
+    duck.query(f"INSERT INTO own.demo.odd VALUES {values}")
+    expected = [{"id": number, "carrier": value} for number, value in enumerate(odd)]
+    assert lake.table("demo.odd").scan().to_arrow().sort_by("id").to_pylist() == expected
+    assert duck.query("SELECT id, carrier FROM own.demo.odd ORDER BY id").to_pylist() == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("removes", [False, True])
 def test_files_of_an_insert_with_an_unknown_outcome_are_kept_only_without_their_removal(

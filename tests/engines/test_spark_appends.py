@@ -64,6 +64,18 @@ def test_a_table_is_created_from_a_query_as_one_version_and_inserted_into(own: A
     assert set(operations.to_pylist()) == {"append"}
 
 
+def test_partition_values_with_characters_of_a_url_are_read_back(own: Appended) -> None:
+    odd = ["x?", "a b", "a/b", "ü", "100%", "http://host/?a=b#c"]
+    own.spark.run("create table appended.demo.odd (id bigint, carrier string) using iceberg partitioned by (carrier)")
+    values = ", ".join(f"({number}, '{value}')" for number, value in enumerate(odd))
+    own.spark.run(f"insert into appended.demo.odd values {values}")
+    table, expected = own.lake.table("demo.odd"), list(enumerate(odd))
+    assert rows(table, "id", "carrier") == expected
+    assert {task.location.split("/")[1] for task in table.scan("carrier = 'x?'").plan()} == {"carrier=x%3F"}
+    theirs = own.spark.rows("select id, carrier from appended.demo.odd order by id")
+    assert [tuple(row.values()) for row in theirs.to_pylist()] == expected
+
+
 def test_a_stream_that_starts_again_from_its_checkpoint_doubles_nothing_also_after_many_commits_of_others(
     own: Appended, tmp_path: Path
 ) -> None:

@@ -13,8 +13,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import BadRequestError
+from pyiceberg.expressions import EqualTo
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, StringType
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
 
 from rootline.client.lake import Lake
 from rootline.connect import connect
@@ -22,6 +26,7 @@ from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.catalog.served_catalog import served
 from tests.services.s3_service import S3Service
 
+BY_CARRIER = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "carrier"))
 ROWS = pa.schema([pa.field("id", pa.int64()), pa.field("carrier", pa.string())])
 
 
@@ -87,6 +92,21 @@ def test_the_statistics_of_a_file_prune_it(place: tuple[str, str]) -> None:
         found = lake.table("demo.t").scan("id > 1005")
         assert len(found.plan()) == 1
         assert found.to_arrow().num_rows == 4
+
+
+def test_a_partition_value_with_characters_of_a_url_is_read_back_by_everyone(place: tuple[str, str]) -> None:
+    odd = ["x?", "a b", "a/b", "ü", "100%", "http://host/?a=b#c"]
+    with _engines(*place) as (lake, [engine]):
+        columns = Schema(NestedField(1, "id", LongType()), NestedField(2, "carrier", StringType()))
+        table = engine.create_table("demo.t", columns, partition_spec=BY_CARRIER)
+        table.append(pa.table({"id": list(range(len(odd))), "carrier": odd}, schema=ROWS))
+        for number, value in enumerate(odd):
+            quoted = value.replace("'", "''")
+            [file] = lake.table("demo.t").scan(f"carrier = '{quoted}'").plan()
+            assert "carrier=" in file.location
+            assert lake.table("demo.t").scan(f"carrier = '{quoted}'").to_arrow().column("id").to_pylist() == [number]
+            theirs = table.scan(row_filter=EqualTo("carrier", value)).to_arrow()
+            assert theirs.to_pylist() == [{"id": number, "carrier": value}]
 
 
 def test_an_append_after_an_evolution_has_the_new_column(place: tuple[str, str]) -> None:

@@ -19,6 +19,7 @@ from rootline.rest.client_files import MANIFESTS_MAX
 from rootline.schemas.bytes.avro_encoding import encode_long
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.verdict import Verdict, VerdictKind
+from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.rest.hand_made import ADDED, DELETED, EXISTING, MAIN, HandMade, fresh_id
 from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem, writing_catalog
 
@@ -261,14 +262,24 @@ def test_a_data_file_outside_of_the_tables_own_folder_is_refused(client: HandMad
     _refused(client, client.append(client.file(1, path=at)))
 
 
-def test_a_partition_value_that_is_encoded_once_is_part_of_a_files_name(client: HandMade) -> None:
-    at = f"{client.location}/data/carrier=a%2Fb/x.parquet"
+@pytest.mark.parametrize(
+    "folder",
+    ["x%3F", "a%20b", "a+b", "a b", "a%2Fb", "%C3%BC", "ü", "100%25", "100%", "%253F", "http%3A%2F%2Fhost%3Fa%23b"],
+)
+def test_a_partition_value_is_encoded_in_a_files_name_or_not_and_the_name_is_taken_unchanged(
+    client: HandMade, folder: str
+) -> None:
+    at = f"{client.location}/data/carrier={folder}/x.parquet"
     Path(at.removeprefix("file://")).parent.mkdir(parents=True)
     Path(client.file(4).file_path.removeprefix("file://")).rename(at.removeprefix("file://"))
     size = Path(at.removeprefix("file://")).stat().st_size
     answer = _send(client, client.append(client.file(4, path=at, file_size_in_bytes=size)))
     assert answer.status_code == 200, answer.text
     assert client.ids() == [4]
+    with catalog_at(client.catalog.url, "own") as theirs:
+        scan = theirs.load_table(client.table).scan()
+        assert [task.file.file_path for task in scan.plan_files()] == [at]
+        assert scan.to_arrow().column("id").to_pylist() == [4]
 
 
 @pytest.mark.parametrize(
@@ -383,6 +394,24 @@ def test_metadata_where_a_client_that_ignores_the_property_writes_it_is_read(cli
     manifest = client.manifest(made, [(ADDED, client.file(1))], path=f"{client.location}/metadata/{uuid4()}-m0.avro")
     where = client.manifest_list(made, [manifest], path=f"{client.location}/metadata/snap-{made}-0-{uuid4()}.avro")
     assert _send(client, client.request(client.snapshot(made, where))).status_code == 200
+    assert client.ids() == [1]
+
+
+def test_a_list_where_it_would_stop_sweeps_is_refused_with_what_to_set(client: HandMade) -> None:
+    off = {"action": "set-properties", "updates": {"rootline.sweep.client-files": "false"}}
+    on = {"action": "set-properties", "updates": {"rootline.sweep.client-files": "true"}}
+    assert client.catalog.commit(client.table, [off]).status_code == 200
+    made = fresh_id()
+    manifest = client.manifest(made, [(ADDED, client.file(1))])
+    where = client.manifest_list(made, [manifest], path=f"{client.location}/metadata/snap-{made}-0-{uuid4()}.avro")
+    request = client.request(client.snapshot(made, where))
+    message = _refused(client, request)
+    assert (
+        "is in metadata/, where it stops sweeps of this table: set its property rootline.sweep.client-files" in message
+    )
+    assert f"write lists and manifests to {client.location}/rest/metadata" in message
+    assert client.catalog.commit(client.table, [on]).status_code == 200
+    assert _send(client, request).status_code == 200
     assert client.ids() == [1]
 
 

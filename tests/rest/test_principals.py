@@ -101,6 +101,16 @@ def test_each_role_may_do_what_the_roles_below_it_may_do(client: httpx.Client) -
                 assert found != 401
 
 
+def test_a_client_that_may_write_finds_the_folder_for_its_metadata(client: httpx.Client, folder: Path) -> None:
+    place = folder / "sales/t/rest/metadata"
+    for name, is_made in (("read", False), ("write-sales", True)):
+        assert status(client, name, "GET", f"{SALES}/tables/t") == 200
+        assert place.is_dir() == is_made
+    assert status(client, "write", "GET", f"{SALES}/tables/absent") == 404
+    assert not (folder / "sales/absent").exists()
+    assert not (folder / "other/t/rest").exists()
+
+
 def test_a_refusal_names_the_role_that_the_request_needs(client: httpx.Client) -> None:
     for name, method, path, needed in (
         ("read", "POST", f"{SALES}/views", "read has the role read, and this request needs write"),

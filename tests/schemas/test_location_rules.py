@@ -14,6 +14,9 @@ from rootline.schemas.intent_rules import check_location
         "data/part-0.parquet",
         "data/day=2024-01-01/part-0.parquet",
         "data/name=a%20b/time=10%3A00/part.parquet",
+        "data/name=x%3F/a%2Fb%23/%C3%BC=100%25/part.parquet",
+        "data/url=http%3A%2F%2Fhost%2Fa%3Fb%3D%253F/part.parquet",
+        "data/asked=%EF%BC%9F/100%/part.parquet",
         "data/10:00/part.parquet",
         "data/größe/日本.parquet",
         "data/with space.parquet",
@@ -73,7 +76,10 @@ def test_a_plain_path_below_the_table_passes(location: str) -> None:
         ("data/\u2028", "control"),
         ("data/a?versionId=1", "question mark"),
         ("data/a#b", "#"),
-        ("data/%3f", "encoded form"),
+        ("data/\uff1f", "encoded form"),
+        ("data/a=x%2F..%2F..%2F..%2Fother/c", "encoded form"),
+        ("data/a=x%2F.%2Fy/c", "encoded form"),
+        ("data/a%2F", "encoded form"),
     ],
 )
 def test_everything_else_is_refused_with_the_reason(location: str, reason: str) -> None:
@@ -108,14 +114,17 @@ def test_the_longest_location_is_a_limit_of_the_caller() -> None:
 @given(st.text(alphabet="ab./%2eEfF5cC\\:\x00\u2025 ", max_size=30))
 def test_what_passes_stays_below_the_table_however_often_it_is_decoded(location: str) -> None:
     from posixpath import normpath
+    from re import sub
     from urllib.parse import unquote
 
     try:
         check_location(location)
     except Invalid:
         return
-    for _ in range(12):
-        assert normpath("root/" + location) == "root/" + location
+    for layer in range(12):
+        path = location if layer == 0 else sub("/+", "/", location)
+        assert normpath("root/" + path) == "root/" + path
+        assert not location.startswith("/")
         assert "\\" not in location
         assert "\x00" not in location
         location = unquote(location)

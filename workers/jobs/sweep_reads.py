@@ -59,7 +59,7 @@ _FOREIGN: Final = re.compile(
 """Metadata of other formats in the same folder. It may name files that no Rootline root names.
 
 A manifest list alone does not stop the sweep of a table that clients of the REST catalog write. It is of a client that
-ignored `write.metadata.path`, and its commit was refused.
+ignored `write.metadata.path`, and no root names it.
 """
 
 

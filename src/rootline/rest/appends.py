@@ -27,6 +27,7 @@ from typing import Any, Final
 from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.rest.responses import Refusal, bad_request
 from rootline.client.new_files import dated_files, for_intent, verdict_on
+from rootline.maintenance.limits import CLIENT_FILES_PROPERTY, checked_switch
 from rootline.rest.bodies import AddedSnapshot, Updates
 from rootline.rest.client_files import ClientFolder, ClientReads, MetadataMissing
 from rootline.rest.job_progress import check_increases, progress_in
@@ -178,7 +179,8 @@ class ClientAppend:
     async def may_be_refused(self, refusal: Refusal, error: Exception) -> bool:
         """Whether a request may be answered with `refusal`. Clients delete their files after a 4xx.
 
-        `False`: the request is done, because all its files are live, under whatever id. `error`: the reason.
+        `False`: the request is done, because all its files are live, under whatever id. Or the ledger knows it, and
+        the client has deleted its manifests since. `error`: the reason.
 
         Raises:
             Refusal: a part of it may be in the table, so the client must not delete a file.
@@ -190,32 +192,35 @@ class ClientAppend:
         root = await self._newest_or_none()
         if root is None or root.header.name.state is NameState.VIEW:
             return True
-        is_known = await self.was_committed(root.header) or (not root.header.is_tombstone and await self._is_listed())
+        is_table, is_committed = not root.header.is_tombstone, await self._is_committed(root.header)
         own = await self._own_files(root)
-        state = await self._state(root)
-        live = [file for file in own if state.find(EntryPlace(ContentType.DATA, file)) is not None]
-        if live and len(live) == len(own) and not root.header.is_tombstone:
+        if own is None and is_committed and is_table:
             return False
-        if is_known or live:
+        state = await self._state(root)
+        live = [file for file in own or () if state.find(EntryPlace(ContentType.DATA, file)) is not None]
+        if live and live == own and is_table:
+            return False
+        if is_committed or live or (is_table and await self._is_listed()):
             raise self._unknown("some of its files are, or were, in the table")
         return True
 
-    async def _own_files(self, root: Root) -> list[str]:
-        """The data files that the client's own manifests add, as far as they can be read."""
-        table, ids = self.table, {each.snapshot_id for each in self.wanted.snapshots}
+    async def _own_files(self, root: Root) -> list[str] | None:
+        """The data files that the client's own manifests add, as far as they can be read. `None`: one is missing."""
+        ids = {each.snapshot_id for each in self.wanted.snapshots}
         try:
             definition = await self.writing.definition(root)
-            folder = ClientFolder(table, self._shown(definition).location)
-            reads = ClientReads(self.writing.session.store, folder, self.writing.commits)
-            async with asyncio.timeout(self.writing.timeout_s), self.writing.commits.reading.of(table):
+            reads = self._reads(definition)
+            async with asyncio.timeout(self.writing.timeout_s), self.writing.commits.reading.of(self.table):
                 listed = (await reads.listed(self.wanted.snapshots[-1].manifest_list)).values()
                 own = tuple(each for each in listed if each.is_data and each.added_snapshot_id in ids)
                 async with reads.of_size(own):
                     entries = [entry for each in own for entry in await reads.entries(each, definition)]
-        except (MetadataMissing, Refusal, RootlineError, TimeoutError):
+        except MetadataMissing:
+            return None
+        except (Refusal, RootlineError, TimeoutError):
             return []
         added = [entry for entry in entries if entry.version_info.status is Status.ADDED]
-        return [folder.relative(entry.location) or entry.location for entry in added]
+        return [reads.folder.relative(entry.location) or entry.location for entry in added]
 
     async def _is_listed(self) -> bool:
         """Whether an export of the newest version lists one of the request's snapshots. Raises `Refusal`."""
@@ -226,9 +231,12 @@ class ClientAppend:
         listed = {each["snapshot-id"] for each in metadata["snapshots"]}
         return any(each.snapshot_id in listed for each in self.wanted.snapshots)
 
-    async def was_committed(self, header: RootHeader) -> bool:
-        """Whether the ledger in the table's newest root has the request's first snapshot. Pages are read for it."""
-        pages = await read_pages_of(self.writing.session.store, header, LEDGER_PAGES)
+    async def _is_committed(self, header: RootHeader) -> bool:
+        """Whether the ledger in the newest root has the request's first snapshot. Raises `Refusal` if unknown."""
+        try:
+            pages = await read_pages_of(self.writing.session.store, header, LEDGER_PAGES)
+        except RootlineError as error:
+            raise self._unknown(error.message) from error
         parts = LedgerDraft(header.ledger.writers, pages).parts_of(WriterId(self._writer))
         return committed_version(parts, _SEQUENCE) is not None
 
@@ -243,14 +251,7 @@ class ClientAppend:
         if _has_committed(root.header, self._writer):
             await self._check_repeated(root, definition)
             return True
-        try:
-            return await self._planned(root.header, definition)
-        except (MetadataMissing, Refusal, Invalid) as error:
-            if not await self.was_committed(root.header):
-                raise bad_request(str(error)) if isinstance(error, MetadataMissing) else error from None
-            if isinstance(error, MetadataMissing):
-                return True
-            raise self._unknown(str(error)) from error
+        return await self._planned(root.header, definition)
 
     async def _planned(self, header: RootHeader, before: TableDefinition) -> _Planned | bool:
         """The intent for a table whose newest version has `header` and `before`. `False`: it adds no file."""
@@ -312,6 +313,11 @@ class ClientAppend:
         words = f"{self.table}: snapshot {self.wanted.snapshots[0].snapshot_id} may be committed"
         return Refusal(500, "CommitStateUnknownException", f"{words}: {reason}: load the table to find out")
 
+    def _reads(self, definition: TableDefinition) -> ClientReads:
+        is_swept = checked_switch(definition.properties, CLIENT_FILES_PROPERTY, default=False)
+        folder = ClientFolder(self.table, self._shown(definition).location, is_swept)
+        return ClientReads(self.writing.session.store, folder, self.writing.commits)
+
     def _shown(self, definition: TableDefinition) -> ShownTable:
         catalog = self.writing.catalog
         format_version = catalog.format_of(self.asked, definition.properties)
@@ -352,9 +358,7 @@ class ClientAppend:
     async def _read(self, base: Mapping[str, Any] | None, definition: TableDefinition) -> Difference:
         """The checked difference between `base` and the client's last snapshot."""
         writing, table, snapshots = self.writing, self.table, self.wanted.snapshots
-        reads = ClientReads(
-            writing.session.store, ClientFolder(table, self._shown(definition).location), writing.commits
-        )
+        reads = self._reads(definition)
         before = None if base is None else str(base["manifest-list"])
         try:
             async with asyncio.timeout(writing.timeout_s), writing.commits.reading.of(table):

@@ -7,7 +7,8 @@ Invariants: a list or a manifest is read below the table's own folder only. A li
 bounds are in memory. Decoding runs on a thread, one small and one large object at a time.
 
 Theory. Clients put their lists and manifests into the folder that `write.metadata.path` names. Exports set it
-to `rest/metadata` of the table. A client that ignores it uses `metadata`, where Rootline has only folders. A file's
+to `rest/metadata` of the table. A client that ignores it uses `metadata`, where Rootline has only folders. A list there
+stops a sweep that does not know files of clients, so it is only read in tables whose sweeps know them. A file's
 location is compared byte for byte, because stores take keys unchanged. Only the scheme differs: some clients write
 `s3a` or `s3n` for `s3`, and Hadoop writes `file:/x` for `file:///x`.
 """
@@ -20,7 +21,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rootline.catalog.rest.responses import bad_request
+from rootline.catalog.rest.responses import Refusal, bad_request
+from rootline.maintenance.limits import CLIENT_FILES_PROPERTY
 from rootline.ports.object_store import ObjectStore
 from rootline.rest.writing import CommitsAtOnce
 from rootline.schemas.bytes.foreign_avro import MANIFEST_LIMITS, AvroLimits
@@ -61,16 +63,20 @@ _SCHEMES: Final = ("s3", "s3a", "s3n")
 _READABLE: Final = frozenset((OwnKind.CLIENT_METADATA, OwnKind.EXPORT_LIST, OwnKind.EXPORT_MANIFEST))
 
 
-class MetadataMissing(Exception):
+class MetadataMissing(Refusal):
     """A list or a manifest that a client named does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFolder:
-    """A table's folder, whose location for clients is `base`."""
+    """A table's folder, whose location for clients is `base`.
+
+    `is_swept`: whether sweeps know the files of clients. Otherwise a list in `metadata/` would stop them.
+    """
 
     table: TableName
     base: str
+    is_swept: bool
 
     @property
     def _forms(self) -> tuple[str, ...]:
@@ -86,12 +92,17 @@ class ClientFolder:
     def metadata(self, location: str) -> str:
         """The place of a list or a manifest, relative to the folder. Raises `Refusal` unless it may be read."""
         found = self.relative(location)
-        if found is not None and is_plain(found) and own_kind(found, of_clients=True) in _READABLE:
+        kind = own_kind(found, of_clients=True) if found is not None and is_plain(found) else None
+        if found is not None and kind in _READABLE and (self.is_swept or own_kind(found) is kind):
             return found
-        raise bad_request(
-            f"{self.table}: {location[:200]!r} is not a place for metadata of this table: write lists and manifests "
-            f"to {self.base}/rest/metadata, as the table property write.metadata.path names it"
-        )
+        fault = f"is not a place for metadata of this table: write lists and manifests to {self.base}/rest/metadata, "
+        fault += "as the table property write.metadata.path names it"
+        if kind is OwnKind.CLIENT_METADATA:
+            fault = (
+                f"is in metadata/, where it stops sweeps of this table: set its property {CLIENT_FILES_PROPERTY} to "
+                f"true, or write lists and manifests to {self.base}/rest/metadata, as write.metadata.path names it"
+            )
+        raise bad_request(f"{self.table}: {location[:200]!r} {fault}")
 
     def data(self, location: str) -> str:
         """The location of a data file in an intent: relative in the folder, else unchanged.
@@ -198,9 +209,8 @@ class ClientReads:
             return await read_stored(self.store, table, place, code="leaf-corrupt", length=length, bytes_max=bytes_max)
         except Corrupt as error:
             if error.code == "object-missing":
-                raise MetadataMissing(
-                    f"{table}: {location[:200]!r} does not exist: write it before the commit"
-                ) from None
+                words = f"{table}: {location[:200]!r} does not exist: write it before the commit"
+                raise MetadataMissing(400, "BadRequestException", words) from None
             raise bad_request(f"{table}: {error.message}") from error
         except Invalid as error:
             raise bad_request(f"{table}: {error.message}") from error

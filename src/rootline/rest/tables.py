@@ -9,7 +9,6 @@ A change whose intent was committed is never answered with a 4xx.
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -28,7 +27,6 @@ from rootline.client.planned_change import commit_planned
 from rootline.client.session import Commit
 from rootline.rest.appends import ClientAppend, once
 from rootline.rest.bodies import Name, Renaming, TableToCreate, TableToRegister, Updates
-from rootline.rest.client_files import MetadataMissing
 from rootline.rest.refusals import about, refusal_of_change, requirement_failed, table_exists
 from rootline.rest.table_changes import (
     ShownTable,
@@ -40,10 +38,10 @@ from rootline.rest.table_changes import (
 )
 from rootline.rest.writing import Writing
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, snapshot_id_of, table_name
 from rootline.schemas.intent import Intent, IntentKind, Isolation
-from rootline.schemas.object_keys import is_absolute, key_of
+from rootline.schemas.object_keys import is_absolute
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
@@ -64,9 +62,9 @@ async def create(writing: Writing, namespace: str, asked: TableToCreate, format_
         stated = writing.check_shown(definition, format_version).metadata()
         if not asked.stage_create:
             await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
-            await _make_metadata_folder(writing, table)
+            await writing.catalog.make_folder(table)
             return await writing.answer(table, format_version)
-    await _make_metadata_folder(writing, table)
+    await writing.catalog.make_folder(table)
     folder = writing.catalog.folder(table, writing.catalog.format_of(format_version, definition.properties))
     metadata = staged_metadata(definition.table_uuid, stated, folder, writing.session.environment.now_ms())
     return writing.catalog.staged(metadata)
@@ -110,16 +108,22 @@ async def commit(
                 return await writing.load(table, format_version)
             return await writing.answer(table, format_version)
 
-        async def with_rows(request: str) -> bytes:
+        async def repeatable(request: str) -> bytes:
             try:
                 return await work(request)
             except (Refusal, RootlineError) as error:
-                appending = ClientAppend(writing, table, wanted, format_version, request)
-                if await appending.may_be_refused(refusal_of_change(error, table), error):
+                if wanted.snapshots:
+                    appending = ClientAppend(writing, table, wanted, format_version, request)
+                    is_done = not await appending.may_be_refused(refusal_of_change(error, table), error)
+                else:
+                    is_done = await _is_created(writing, table, wanted, format_version)
+                if not is_done:
                     raise
                 return await writing.answer(table, format_version)
 
-        return await (once(writing, table, asked, format_version, with_rows) if wanted.snapshots else work())
+        if wanted.snapshots or wanted.is_create:
+            return await once(writing, table, asked, format_version, repeatable)
+        return await work()
 
 
 async def drop(writing: Writing, namespace: str, name: str, *, is_purge: bool) -> None:
@@ -148,13 +152,6 @@ async def rename(writing: Writing, asked: Renaming) -> None:
         f"{source}: a table cannot be renamed, because its name is the folder of its files; create a table of the new "
         "name from its rows",
     )
-
-
-async def _make_metadata_folder(writing: Writing, table: TableName) -> None:
-    """Make the folder of clients' metadata in a warehouse on a disk, where DuckDB does not make it itself."""
-    if writing.catalog.folder(table, FormatVersion.V3).base.startswith("file:"):
-        with suppress(Unavailable):
-            await writing.session.store.put_if_absent(key_of(table, "rest/metadata/folder.json"), b"{}")
 
 
 async def _adopt(writing: Writing, table: TableName, location: str) -> None:
@@ -203,11 +200,6 @@ async def _create_staged(
     format_version: FormatVersion | None,
     appending: ClientAppend,
 ) -> None:
-    if wanted.snapshots:
-        root = await newest_root(writing.session.store, table)
-        is_its = root is not None and root.header.table_uuid == wanted.table_uuid
-        if root is not None and is_its and await appending.was_committed(root.header):
-            return
     try:
         await _free_name(writing, namespace_of(table), name_in_namespace(table))
     except Refusal as refusal:
@@ -224,12 +216,21 @@ async def _create_staged(
         if wanted.snapshots and await appending.create(definition):
             return
         await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
-    except MetadataMissing as error:
-        raise bad_request(str(error)) from None
     except Invalid as error:
         if error.code == "table-dropped":  # the uuid is one of a table that was dropped; not the table of the request
             raise bad_request(error.message) from error
         raise
+
+
+async def _is_created(
+    writing: Writing, table: TableName, wanted: TableCommit, format_version: FormatVersion | None
+) -> bool:
+    """Whether the table is the one that the request creates: it has the assigned UUID, and the same definition."""
+    root, staged = await newest_root(writing.session.store, table), wanted.table_uuid
+    if root is None or root.header.is_tombstone or staged is None or root.header.table_uuid != staged:
+        return False
+    made = wanted.first_definition(staged, writing.catalog.format_of(format_version, {}))
+    return made.to_json() == (await writing.definition(root)).to_json()
 
 
 async def _change(

@@ -2,11 +2,11 @@
 
 Owns: finding names with few requests and caching them, the cost and deadline of each request, names and labels of the
 metrics. Does not own: HTTP (`routes`), making exports (`exporter`), the rules for existing namespaces (`namespaces`).
-Invariants: read-only except for the exports themselves. The response for a table is its newest version at the time of
-the request. A caller that stops waiting does not stop an export that others wait for. Every response lists folders and
-heads again, so a removed or dropped name disappears. Engines descend level by level, so for them a namespace also
-exists if one below it does. The `table` label has at most `TABLES_MAX` values, all for tables exported here. Metrics
-may be set in one thread and read in another.
+Invariants: read-only except for exports, and a folder for metadata of clients. The response for a table is its newest
+version at the time of the request. A caller that stops waiting does not stop an export that others wait for. Every
+response lists folders and heads again, so a removed or dropped name disappears. Engines descend level by level, so for
+them a namespace also exists if one below it does. The `table` label has at most `TABLES_MAX` values, all for tables
+exported here. Metrics may be set in one thread and read in another.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -45,7 +46,7 @@ from rootline.schemas.identifiers import (
     namespace_of,
     table_name,
 )
-from rootline.schemas.object_keys import namespace_in, root_key, table_in
+from rootline.schemas.object_keys import key_of, namespace_in, root_key, table_in
 from rootline.schemas.parts.name import NameState
 from rootline.storage.metadata.namespaces import is_created, read_namespace
 from rootline.storage.metadata.root_reader import at_head, find_head, newest_root, read_root, view_of
@@ -425,6 +426,14 @@ class RestCatalog:
     def folder(self, table: TableName, format_version: FormatVersion) -> ExportFolder:
         """The folder of a table's exports in one format. Its `base` is the table's location for engines."""
         return ExportFolder.of(self._exporter.base_url, table, format_version)
+
+    async def make_folder(self, table: TableName) -> None:
+        """Make the folder of clients' metadata in a warehouse on a disk, where DuckDB does not make it itself."""
+        if self._exporter.base_url.startswith("file:"):
+            key = key_of(table, "rest/metadata/folder.json")
+            with suppress(Unavailable):
+                if await self._store.get(key) is None:
+                    await self._store.put_if_absent(key, b"{}")
 
     def staged(self, metadata: Mapping[str, Any]) -> bytes:
         """The response for a table that is described, but not created yet."""

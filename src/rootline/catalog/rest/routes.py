@@ -3,7 +3,7 @@
 Owns: paths, methods and statuses of reading routes, the check of each client's token, role and namespace, the log line
 of a writing request. Does not own: bodies and errors (`responses`), their content (`catalog`), roles (`principals`),
 routes that write (`rootline.rest`).
-Invariants: no route of this module changes anything. Every error is in the protocol's error model. A client with a
+Invariants: no route of this module changes a table. Every error is in the protocol's error model. A client with a
 wrong token learns nothing, not even the names of tables. A right is checked before anything is read, so a refusal shows
 no one whether a name exists.
 """
@@ -37,6 +37,7 @@ from rootline.catalog.rest.responses import (
     refusal_of,
     snapshot_mode,
 )
+from rootline.schemas.identifiers import TableName
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -203,6 +204,8 @@ class _Handlers:
         mode = snapshot_mode(request.query_params.get("snapshots"))
         known = request.headers.get("If-None-Match")
         loaded = await self._carry(self._catalog.load(namespace, name, format_version, mode, known))
+        if self._writing and principal_in(request).role >= Role.WRITE:
+            await self._carry(self._catalog.make_folder(TableName(f"{namespace}.{name}")))
         if loaded.body is None:
             return Response(status_code=304, headers={"ETag": loaded.etag})
         return Response(loaded.body, media_type=_JSON, headers={"ETag": loaded.etag})
