@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DEMO = [sys.executable, "-m", "examples.spark_demo"]
 WITH_SQL = [sys.executable, "-m", "tests.engines.sql_demo"]
 HOUSE = Path(__file__).parents[2]
-PATIENCE_S = 300
+PATIENCE_S = 400
 
 
 def no_one_hosts(root: Path) -> bool:

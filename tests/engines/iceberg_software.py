@@ -57,7 +57,7 @@ def _fetch(folder: Path) -> Path:
     python = str(environment / "bin/python")
     install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--progress-bar", "off", *_PACKAGES]
     carry_out(_NAME, "making an environment for it", make, folder, timeout_s=900)
-    what = f"installing PySpark {SPARK} there, once (750 MB, about a minute)"
+    what = f"installing PySpark {SPARK} there, once (a download of 0.5 GB, one or two minutes)"
     carry_out(_NAME, what, install, folder, timeout_s=900, environment=_NO_PINS)
     what = "fetching Iceberg's runtime for Spark, once (47 MB)"
     carry_out(_NAME, what, _fetching(environment, whole), folder, timeout_s=900)
