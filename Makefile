@@ -37,8 +37,8 @@ setup-java: ## look for Java 17 or newer, which only Spark needs; installs it if
 setup-peers: setup ## install PyIceberg, delta-rs and DuckLake into .venv-peers; `make test` then runs the page that compares them, too
 	$(STAGE) setup-peers $(BIN)/python -m benchmarks.peers.software
 
-demo: setup setup-java ## all of it on 336,776 real flights, with Spark; leaves its files in demo-lake/
-	$(STAGE) demo $(BIN)/python -m examples.spark_demo --root demo-lake $(ARGS)
+demo: setup setup-java ## all of it on 336,776 real flights, with Spark and Spark SQL; leaves its files in demo-lake/
+	$(STAGE) demo $(BIN)/python -m tests.engines.sql_demo --root demo-lake $(ARGS)
 
 demo-fast: setup ## the same idea in ten seconds, without Java
 	$(STAGE) demo-fast $(BIN)/rootline demo $(ARGS)

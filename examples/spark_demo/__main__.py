@@ -1,12 +1,13 @@
 """`python -m examples.spark_demo`: the whole of Rootline on real flights, with Spark, in one or two minutes.
 
 It runs on an embedded lake that it serves itself (`--root DIR`), or on a lake that is already served elsewhere
-(`--warehouse URL --log URL`).
+(`--warehouse URL --log URL`). `make demo` installs Spark 4.1 with Iceberg's runtime as well, which inserts by SQL at
+the end of a demo on an embedded lake.
 
-Owns: the order of the demo's stages, its arguments, the exit code. Does not own: the steps (`story`), the report
-(`report`).
+Owns: the order of the demo's stages, its arguments, the exit code. Does not own: the steps (`story`, `sql_insert`), the
+report (`report`), installing a Spark.
 Invariants: the exit code is 1 when any row differs from those that pandas computes. All processes that were started
-are stopped, also after Ctrl-C and SIGTERM. Nothing in the lake is deleted, and each run creates a new table.
+are stopped, also after Ctrl-C and SIGTERM. Nothing in the lake is deleted, and each run creates new tables.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from examples.spark_demo.report import SparkReport
 from examples.spark_demo.service import ServedLake, running_service
+from examples.spark_demo.sql_insert import OpenSql, SqlUnavailable, insert_by_sql
 from examples.spark_demo.story import BUCKETS, Story, flush_at, flush_properties, write_source
 from examples.spark_demo.terminal import interrupt_on, say, stage
 from rootline.connect import connect
@@ -45,13 +47,17 @@ class Wanted:
     months: int
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo. Returns the exit code."""
+InstallSql = Callable[[], OpenSql]
+"""Installs Spark SQL with Iceberg's runtime if it is not there yet. Raises `SqlUnavailable` if it cannot be."""
+
+
+def main(arguments: Sequence[str] | None = None, install_sql: InstallSql | None = None) -> int:
+    """Run the demo, with an INSERT by Spark SQL if `install_sql` is given. Returns the exit code."""
     wanted = _wanted(arguments)
     interrupt_on((signal.SIGINT, signal.SIGTERM))
     report = SparkReport()
     try:
-        run(wanted, report)
+        run(wanted, report, install_sql)
     except KeyboardInterrupt:
         say("stopped")
         sys.stdout.flush()
@@ -65,8 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if report.agreement.agrees else 1
 
 
-def run(wanted: Wanted, report: SparkReport) -> None:
-    """Run all stages.
+def run(wanted: Wanted, report: SparkReport, install_sql: InstallSql | None = None) -> None:
+    """Run all stages. There is no INSERT by SQL if its software cannot be installed, or on a lake that is served
+    already.
 
     Raises:
         RootlineError: a service, a store or the table failed.
@@ -74,6 +81,10 @@ def run(wanted: Wanted, report: SparkReport) -> None:
     """
     home = wanted.files
     home.mkdir(parents=True, exist_ok=True)
+    open_sql = None
+    if install_sql is not None and isinstance(wanted.lake, Path):
+        with stage("Spark 4.1 looked up", report.stages):
+            open_sql = _installed(install_sql, report)
     with contextlib.ExitStack() as around:
         with stage("flights read", report.stages):
             flights = flights_of_new_york(wanted.months)
@@ -107,6 +118,18 @@ def run(wanted: Wanted, report: SparkReport) -> None:
         ):
             with stage(name, report.stages):
                 step()
+        if open_sql is not None:
+            with stage("inserted by SQL", report.stages):
+                insert_by_sql(story, open_sql)
+
+
+def _installed(install_sql: InstallSql, report: SparkReport) -> OpenSql | None:
+    try:
+        return install_sql()
+    except SqlUnavailable as error:
+        report.sql_missing = str(error)
+        say(f"  the demo runs without its last step, an INSERT by Spark SQL: {error}")
+        return None
 
 
 def _serve(around: contextlib.ExitStack, root: Path, home: Path) -> ServedLake:

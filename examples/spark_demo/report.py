@@ -23,10 +23,25 @@ class Flush:
     after: TreeOutline
 
 
+@dataclass(frozen=True, slots=True)
+class SqlInsert:
+    """The INSERT by Spark SQL: its commit, the stream's commits before and after it, and the rows of both."""
+
+    table: str
+    engine: str
+    version: int
+    batches_before: int
+    batches_after: int
+    rows_inserted: int
+    rows_expected: int
+    rows_by_spark: int
+    rows_by_sql: int
+
+
 @dataclass
 class SparkReport:
     """The report, filled in while the demo runs. Stages in seconds. `commit` and `visible` are `None` if not
-    measured.
+    measured. `sql_missing`: the reason why there was no INSERT by SQL, empty if none was wanted.
     """
 
     table: str = ""
@@ -50,6 +65,8 @@ class SparkReport:
     visible: Quantiles | None = None
     flushes: list[Flush] = field(default_factory=list)
     tree: str = ""
+    sql: SqlInsert | None = None
+    sql_missing: str = ""
     pictures: list[str] = field(default_factory=list)
     stages: list[tuple[str, float]] = field(default_factory=list)
     agreement: Agreement = field(default_factory=Agreement)
@@ -77,6 +94,7 @@ class SparkReport:
             yield f"{'tree' if number == 0 else '':<10}{line}"
         for number, picture in enumerate(self.pictures):
             yield f"{'pictures' if number == 0 else '':<10}{picture}"
+        yield from self._sql(agrees)
         yield f"files     {self.files}"
         yield f"lake      {self.lake} (table {self.table})" + ("; to look at it:" if self.look else "")
         if self.look:
@@ -84,6 +102,21 @@ class SparkReport:
         took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.stages)
         yield f"took      {sum(seconds for _, seconds in self.stages):.1f} s: {took}"
         yield from self.agreement.lines()
+
+    def _sql(self, agrees: str) -> Iterator[str]:
+        if self.sql_missing:
+            yield f"sql       no INSERT by Spark SQL: {self.sql_missing}"
+        if self.sql is not None:
+            sql = self.sql
+            yield (
+                f"sql       Spark SQL {sql.engine} inserted {sql.rows_inserted:,} rows through the REST catalog as "
+                f"version {sql.version} of {sql.table}, after {sql.batches_before} and before {sql.batches_after} "
+                "micro-batches of the stream"
+            )
+            yield (
+                f"          expected {sql.rows_expected:,} (pandas), read {sql.rows_by_spark:,} (Spark) and "
+                f"{sql.rows_by_sql:,} (Spark SQL): {agrees}"
+            )
 
     def _latency(self) -> str:
         parts = []

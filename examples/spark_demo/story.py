@@ -165,16 +165,15 @@ class Story:
     def read_with_spark(self) -> None:
         """Read all rows, a selective query, and the table as it was before the delete."""
         agreement, expected = self.report.agreement, expected_rows(self.flights)
-        read = self._load().toArrow().to_pandas()
-        read = read.assign(time_hour=read.time_hour.dt.tz_convert("UTC"))
+        read = in_utc(self.load(self.table.name).toArrow())
         self.report.rows_expected, self.report.rows_by_spark = len(expected), len(read)
         self.report.carriers, self.report.digest = len(rows_by_carrier(expected)), rows_digest(expected)
         agreement.hold_rows("Spark", expected, read)
-        counted = self._load(columns="carrier").groupBy("carrier").count().collect()
+        counted = self.load(self.table.name, columns="carrier").groupBy("carrier").count().collect()
         agreement.hold("Spark's count of each carrier", rows_by_carrier(expected), {row[0]: row[1] for row in counted})
-        late = self._load(columns="carrier", where=LATE).count()
+        late = self.load(self.table.name, columns="carrier", where=LATE).count()
         agreement.hold(f"Spark's rows where {LATE}", late_rows(expected), late)
-        before = self._load(columns="carrier", versionAsOf=self.version_streamed).count()
+        before = self.load(self.table.name, columns="carrier", versionAsOf=self.version_streamed).count()
         agreement.hold("Spark's rows before the delete", len(self.flights), before)
         say(f"  Spark read {len(read):,} rows, {late:,} of them where {LATE}")
 
@@ -208,9 +207,9 @@ class Story:
             self.report.pictures.append(str(Path(self.report.files) / name))
         self.report.tree = views["tree.svg"].text()
 
-    def _load(self, **options: Any) -> DataFrame:
-        reader = self.spark.read.format("rootline").options(**self.served.options()).options(**options)
-        return reader.load(self.table.name)
+    def load(self, table: str, **options: Any) -> DataFrame:
+        """A table of the lake in Spark. `options`: those of a read."""
+        return self.spark.read.format("rootline").options(**self.served.options()).options(**options).load(table)
 
 
 def write_source(flights: pd.DataFrame, files: Path) -> None:
@@ -222,6 +221,12 @@ def write_source(flights: pd.DataFrame, files: Path) -> None:
         path = source / f"month-{int(month):02}.parquet"
         pq.write_table(as_arrow(rows), path)
         os.utime(path, (began_s + int(month), began_s + int(month)))
+
+
+def in_utc(rows: pa.Table) -> pd.DataFrame:
+    """`rows` with their times in UTC, as the source has them."""
+    read = rows.to_pandas()
+    return read.assign(time_hour=read.time_hour.dt.tz_convert("UTC"))
 
 
 def _leaves(tree: TreeOutline) -> set[str]:

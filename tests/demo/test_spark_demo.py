@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +22,9 @@ from rootline.demo.example_flights import Agreement
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DEMO = [sys.executable, "-m", "examples.spark_demo"]
-PATIENCE_S = 300
+WITH_SQL = [sys.executable, "-m", "tests.engines.sql_demo"]
+HOUSE = Path(__file__).parents[2]
+PATIENCE_S = 400
 
 
 def no_one_hosts(root: Path) -> bool:
@@ -30,6 +35,22 @@ def no_one_hosts(root: Path) -> bool:
         lock.release()
 
 
+def processes_in(folder: Path) -> list[str]:
+    """The processes whose working folder is below it, such as the Spark of the INSERT."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):  # it has ended
+            if link.readlink().is_relative_to(folder):
+                found.append(link.parent.name)
+    return found
+
+
+def test_make_demo_runs_the_program_that_is_tested_here() -> None:
+    told = subprocess.run(["make", "-n", "demo"], cwd=HOUSE, capture_output=True, text=True, check=True).stdout
+    assert f"python {' '.join(WITH_SQL[1:])} --root demo-lake" in told
+
+
+@pytest.mark.services
 def test_the_demo_agrees_with_pandas_and_can_be_run_where_another_was(
     tmp_path: Path, warm_workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,8 +58,8 @@ def test_the_demo_agrees_with_pandas_and_can_be_run_where_another_was(
     with connect(root) as lake:
         lake.create_table("demo.flights", pa.schema([("id", pa.int64())]))
     monkeypatch.setenv("PYSPARK_PYTHON", warm_workers)
-    command = [*DEMO, "--root", str(root), "--months", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    command = [*WITH_SQL, "--root", str(root), "--months", "1"]
+    done = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "rows      expected 26,483 (pandas), read 26,483 (Spark) and 26,483 (rootline scan): the same" in done.stdout
     assert "wrote 1 metadata object each" in done.stdout
@@ -46,7 +67,17 @@ def test_the_demo_agrees_with_pandas_and_can_be_run_where_another_was(
     files = root / "demo-files" / "demo.flights_2"
     assert (files / "tree.svg").read_text().startswith("<svg")
     assert (files / "tree-before-flush.svg").exists()
+    inserted = re.search(
+        r"^sql +Spark SQL 4\.1\.\d inserted 4,\d+ rows through the REST catalog as version (\d+) of "
+        r"demo\.flights_2_live, after (\d+) and before (\d+) micro-batches of the stream\n"
+        r" +expected ([\d,]+) \(pandas\), read \4 \(Spark\) and \4 \(Spark SQL\): the same$",
+        done.stdout,
+        re.MULTILINE,
+    )
+    assert inserted is not None, done.stdout
+    assert all(int(number) > 0 for number in inserted.groups()[:3])
     assert no_one_hosts(root)
+    assert processes_in(root) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -67,6 +98,35 @@ def test_an_interrupted_demo_stops_what_it_started(tmp_path: Path, number: signa
         process.kill()
         process.wait()
     assert no_one_hosts(root)
+
+
+def test_without_a_network_the_demo_says_what_it_leaves_out_and_begins(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+    process = subprocess.Popen(
+        [*WITH_SQL, "--root", str(tmp_path / "lake"), "--months", "1"],
+        cwd=HOUSE,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = next(process.stdout)
+        assert "runs without its last step, an INSERT by Spark SQL: Spark 4.1" in said
+        assert "With a network, the next run tries again" in said
+        assert any(line.startswith("flights read") for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert [path.suffix for path in (tmp_path / "cache/rootline").iterdir()] == [".lock"]
+
+
+def test_an_insert_that_was_left_out_is_in_the_report() -> None:
+    text = "\n".join(SparkReport(sql_missing="no network").lines())
+    assert "sql       no INSERT by Spark SQL: no network" in text
 
 
 def test_a_lake_that_is_served_already_is_refused_naming_the_process(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Spark 4.1 with Iceberg's own runtime, fetched once through pip and Maven: an environment beside ours.
+"""Spark 4.1 with Iceberg's own runtime, fetched once through pip and Maven, or Ivy: an environment beside ours.
 
 Iceberg publishes its runtime for Spark up to 4.1, and the environment of these tests has a newer one.
 
@@ -9,6 +9,7 @@ Invariants: our own environment is not touched.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,15 +52,22 @@ def _fetch(folder: Path) -> Path:
     whole = folder / "whole"
     whole.mkdir()
     environment = whole / "environment"
-    fetch = [*maven(_NAME), _PLUGIN, f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={whole}"]
     # no pip of its own: ours can install into another environment
     make = [sys.executable, "-m", "venv", "--without-pip", str(environment)]
     python = str(environment / "bin/python")
     install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--progress-bar", "off", *_PACKAGES]
-    for what, command in (
-        ("fetching Iceberg's runtime for Spark, once (47 MB)", fetch),
-        ("making an environment for it", make),
-        (f"installing PySpark {SPARK} there, once (750 MB, about a minute)", install),
-    ):
-        carry_out(_NAME, what, command, folder, timeout_s=900, environment=_NO_PINS)
+    carry_out(_NAME, "making an environment for it", make, folder, timeout_s=900)
+    what = f"installing PySpark {SPARK} there, once (a download of 0.5 GB, one or two minutes)"
+    carry_out(_NAME, what, install, folder, timeout_s=900, environment=_NO_PINS)
+    what = "fetching Iceberg's runtime for Spark, once (47 MB)"
+    carry_out(_NAME, what, _fetching(environment, whole), folder, timeout_s=900)
     return whole
+
+
+def _fetching(environment: Path, into: Path) -> list[str]:
+    """By Maven, which knows the user's mirrors; without one by Ivy, which every PySpark has."""
+    if shutil.which("mvn"):
+        return [*maven(_NAME), _PLUGIN, f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={into}"]
+    [ivy] = environment.glob("lib/python3*/site-packages/pyspark/jars/ivy-*.jar")
+    command = [java_runtime("Spark").command, "-jar", str(ivy), "-cache", str(into.parent / "ivy"), "-confs", "master"]
+    return [*command, "-dependency", *_ARTIFACT.split(":"), "-retrieve", f"{into}/[artifact]-[revision].[ext]"]

@@ -31,7 +31,7 @@ _ARCHIVING_S = 300.0
 _SCRIPT = Path(__file__).with_name("inside_spark.py")
 
 
-class SparkRefused(Exception):
+class SparkRefused(RuntimeError):
     """Spark could not do it. `condition` is Spark's name for the error, or a Java class."""
 
     def __init__(self, condition: str, message: str) -> None:
@@ -175,6 +175,13 @@ def running_iceberg_spark(folder: Path) -> Iterator[IcebergSpark]:
     if not software.archive.exists():
         say_progress("starting Spark 4.1 a first time, so that later starts take half as long (a minute or two) …")
         _rehearse(software, folder / "first")
+    with started_iceberg_spark(software, folder) as spark:
+        yield spark
+
+
+@contextlib.contextmanager
+def started_iceberg_spark(software: IcebergSoftware, folder: Path) -> Iterator[IcebergSpark]:
+    """As `running_iceberg_spark`, with this software. Without its archive the start takes longer."""
     spark = IcebergSpark(software, folder)
     try:
         yield spark
