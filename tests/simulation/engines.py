@@ -85,7 +85,7 @@ class Append:
     """The files that it removes. This catalog takes no such commit yet."""
     is_shared: bool = False
     """Its files may be in other appends too, because a job sends them again."""
-    progress: int = -1
+    progress: tuple[int, ...] = ()
     """Of its job, when its engine looked first."""
 
     def find(self, metadata: Metadata) -> bool:

@@ -25,7 +25,7 @@ from tests.simulation.catalogs import Lost
 from tests.simulation.engine_files import BODY, data_file
 from tests.simulation.engines import Append, Ended, Heard, Java, Metadata, chain
 
-_LIVES_MAX: Final = 60
+_LIVES_MAX: Final = 40
 _LIFE_S: Final = 2.0
 _AWAY_S: Final = (0.05, 0.5, 6.0)
 """How long a job is away: also while many versions are committed."""
@@ -35,10 +35,12 @@ _EMPTY_COMMITS: Final = 3
 _PARTITIONS: Final = 2
 File = tuple[str, int]
 """The location of a data file, and the partition of its rows."""
+Progress = tuple[int, ...]
+"""The number of a checkpoint or an epoch, or the offset of each partition. Empty for none."""
 
 
 class Job(Java):
-    """A streaming job of `steps` units. Its progress is a number that grows."""
+    """A streaming job of `steps` units."""
 
     deletes_files: ClassVar[bool] = False
     shares_files: ClassVar[bool] = True
@@ -49,7 +51,8 @@ class Job(Java):
         Java.__post_init__(self)
         self.units: dict[Hashable, list[tuple[str, ...]]] = defaultdict(list)
         """Unit → the files with its rows, each time that they were written."""
-        self.answered = self.walked = -1
+        self.answered: Progress = ()
+        self.walked: Progress = ()
         """The greatest progress that was answered as done, and that of the last walk."""
         self.table_uuid = ""
         self.is_gone = self.is_done = False
@@ -62,8 +65,8 @@ class Job(Java):
         """Do the work of the job from what is durable on, until all is committed."""
         raise NotImplementedError
 
-    def _progress_in(self, summary: Mapping[str, str]) -> int | None:
-        """The progress that a summary states, or `None` if it is not this job's."""
+    def _progress_in(self, summary: Mapping[str, str]) -> Progress:
+        """The progress of this job that a summary states."""
         raise NotImplementedError
 
     @override
@@ -87,7 +90,9 @@ class Job(Java):
             living = self.world.send(self._live(self.life))
             self.lives.append(living)
             await asyncio.wait({living}, timeout=self.rng.expovariate(1 / _LIFE_S) if self.world.roughness else 600.0)
-            if self.at_once > 1 or self.rng.random() > _ZOMBIES:
+            if living.done():
+                living.result()
+            elif self.at_once > 1 or self.rng.random() > _ZOMBIES:
                 living.cancel()
             if not self.is_done:
                 self.world.trace.note(self.name, "dies", self.answered)
@@ -119,14 +124,14 @@ class Job(Java):
         if metadata["table-uuid"] != self.table_uuid:
             raise Ended(Heard.UNKNOWN)
         self.is_gone, self.walked = False, self._found(metadata)
-        if self.walked < answered:
-            self.missing.append(f"{self.name} walked to {self.walked}, and {answered} was answered")
+        assert _most(answered, self.walked) == self.walked, (
+            f"{self.name} walked to {self.walked}, and {answered} was answered"
+        )
         return metadata
 
-    def _found(self, metadata: Metadata) -> int:
-        """The newest progress of the job in the table, -1 for none."""
-        found = (self._progress_in(summary) for summary in chain(metadata))
-        return next((each for each in found if each is not None), -1)
+    def _found(self, metadata: Metadata) -> Progress:
+        """The newest progress of the job in the table."""
+        return next(filter(None, map(self._progress_in, chain(metadata))), ())
 
     async def _written(self, count: int) -> list[File]:
         """So many data files, which are stored."""
@@ -146,7 +151,7 @@ class Job(Java):
         if append.heard is not Heard.DONE:
             raise Ended(append.heard)
         if append.version >= 0:
-            self.answered = max(self.answered, self._progress_in(words) or 0)
+            self.answered = _most(self.answered, self._progress_in(words))
 
     @override
     async def _request_of(
@@ -167,9 +172,13 @@ class Job(Java):
             assert total <= 1, f"{self.name}: {unit} was committed {total} times: {written}"
             assert total or self.is_gone or not found, f"{self.name}: {unit} was never committed: {written}"
         own = [each for each in accepted if each.table == self.table and str(each.table_uuid) == self.table_uuid]
-        stated = (self._progress_in(each.summary) for each in own)
-        newest = max((each for each in stated if each is not None), default=-1)
+        newest = _most(*(self._progress_in(each.summary) for each in own))
         assert self.is_gone or self.walked == newest, f"{self.name} walked to {self.walked}, and {newest} is committed"
+
+
+def _most(*progress: Progress) -> Progress:
+    """The greatest of each number."""
+    return tuple(map(max, zip(*filter(None, progress), strict=True)))
 
 
 class Flink(Job):
@@ -184,7 +193,7 @@ class Flink(Job):
     async def _work(self, life: int) -> None:
         committed = self._found(await self._load())
         checkpoint, kept = self.state
-        pending = {number: files for number, files in kept.items() if number > committed}
+        pending = {number: files for number, files in kept.items() if (number,) > committed}
         await self._commit_up_to(pending)
         while checkpoint < self.steps:
             files = await self._written(self.rng.choice((0, 0, 1, 2)))
@@ -215,9 +224,9 @@ class Flink(Job):
         pending.clear()
 
     @override
-    def _progress_in(self, summary: Mapping[str, str]) -> int | None:
+    def _progress_in(self, summary: Mapping[str, str]) -> Progress:
         is_own = summary.get("flink.job-id") == self.name and summary.get("flink.operator-id") == "sink"
-        return int(summary["flink.max-committed-checkpoint-id"]) if is_own else None
+        return (int(summary["flink.max-committed-checkpoint-id"]),) if is_own else ()
 
 
 class SparkStream(Job):
@@ -237,7 +246,7 @@ class SparkStream(Job):
             files = await self._written(self.rng.randint(1, 2))
             self.units[epoch].append(tuple(location for location, _ in files))
             metadata = await self._load()
-            if epoch > self._found(metadata):
+            if (epoch,) > self._found(metadata):
                 words = {"spark.sql.streaming.queryId": self.name, "spark.sql.streaming.epochId": str(epoch)}
                 await self._commit_files(files, words, metadata)
             await asyncio.sleep(self.rng.expovariate(1 / 0.3))
@@ -247,9 +256,9 @@ class SparkStream(Job):
         self.is_done = True
 
     @override
-    def _progress_in(self, summary: Mapping[str, str]) -> int | None:
+    def _progress_in(self, summary: Mapping[str, str]) -> Progress:
         is_own = summary.get("spark.sql.streaming.queryId") == self.name
-        return int(summary["spark.sql.streaming.epochId"]) if is_own else None
+        return (int(summary["spark.sql.streaming.epochId"]),) if is_own else ()
 
 
 class KafkaConnect(Job):
@@ -270,9 +279,8 @@ class KafkaConnect(Job):
         while not self.is_done:
             await self._workers_answer()
             for partition, events in enumerate(self.topic):
-                fresh = enumerate(events[place[partition] :], place[partition])
-                buffer += [(partition, offset, files) for offset, files in fresh]
-                place[partition] = len(events)
+                before, place[partition] = place[partition], self.rng.randint(place[partition], len(events))
+                buffer += [(partition, offset, events[offset]) for offset in range(before, place[partition])]
             try:
                 await self._commit_buffer(buffer, place)
             except (Ended, Lost):  # it tries again in the next cycle
@@ -293,12 +301,10 @@ class KafkaConnect(Job):
 
     async def _commit_buffer(self, buffer: Iterable[tuple[int, int, list[File]]], place: Sequence[int]) -> None:
         metadata = await self._load()
-        committed = next((json.loads(each[self._offsets]) for each in chain(metadata) if self._offsets in each), {})
-        files = [
-            file for partition, offset, files in buffer if offset >= committed.get(str(partition), 0) for file in files
-        ]
+        committed = self._found(metadata) or (0,) * _PARTITIONS
+        files = [file for partition, offset, files in buffer if offset >= committed[partition] for file in files]
         if files:
-            words = {self._offsets: json.dumps({str(partition): offset for partition, offset in enumerate(place)})}
+            words = {self._offsets: json.dumps(dict(enumerate(place)))}
             words["kafka.connect.commit-id"] = str(self._uuid())
             if self.rng.random() < 0.7:  # a commit of a part has none
                 words["kafka.connect.valid-through-ts"] = str(self.world.dates())
@@ -309,5 +315,6 @@ class KafkaConnect(Job):
         return f"kafka.connect.offsets.control.{self.name}"
 
     @override
-    def _progress_in(self, summary: Mapping[str, str]) -> int | None:
-        return int(sum(json.loads(summary[self._offsets]).values())) if self._offsets in summary else None
+    def _progress_in(self, summary: Mapping[str, str]) -> Progress:
+        offsets = json.loads(summary.get(self._offsets, "{}"))
+        return tuple(offsets[str(partition)] for partition in range(_PARTITIONS) if offsets)
