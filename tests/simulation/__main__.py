@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300, help="intents per world, about")
     parser.add_argument("--worlds", type=int, default=1, help="how many worlds, with seeds counting up")
     parser.add_argument("--engines", type=int, default=0, help="clients of REST catalogs beside the writers")
+    parser.add_argument("--jobs", type=int, default=0, help="streaming jobs that commit through REST catalogs")
     parser.add_argument("--expires", action="store_true", help="versions expire, and a worker sweeps")
     parser.add_argument("--drops", action="store_true", help="writers drop, create, restore and replace tables")
     parser.add_argument("--trace", type=Path, default=None, help="write the last world's trace to this file")
@@ -38,12 +39,14 @@ def main() -> int:
                 options.steps,
                 keep_trace=options.trace is not None,
                 engines=options.engines,
+                jobs=options.jobs,
                 expires=options.expires,
                 drops=options.drops,
             )
         except BaseException:
             traceback.print_exc()
-            chosen = [f"--engines {options.engines}"] if options.engines else []
+            counted = {"engines": options.engines, "jobs": options.jobs}
+            chosen = [f"--{name} {count}" for name, count in counted.items() if count]
             chosen += [f"--{name}" for name in ("expires", "drops") if getattr(options, name)]
             more = f' ARGS="{" ".join(chosen)}"' if chosen else ""
             print(f"FAILED: make simulate SEED={seed} STEPS={options.steps}{more}", flush=True)

@@ -44,9 +44,9 @@ def as_client(intent: Intent, head: RootHeader) -> Intent:
 
 @dataclass(slots=True)
 class ClientHistory:
-    """`jobs`: job → the number and the intent that moved it last. `snapshots`: a client's snapshot → its version."""
+    """`jobs`: job → the number that moved it last, and its words. `snapshots`: a client's snapshot → its version."""
 
-    jobs: dict[str, tuple[int, str]] = field(default_factory=dict)
+    jobs: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
     snapshots: dict[int, int] = field(default_factory=dict)
 
     def accept(self, verdict: Verdict, intent: Intent) -> None:
@@ -56,11 +56,11 @@ class ClientHistory:
         commit = ClientCommit.of(intent.summary)
         if commit is None:
             return
-        for job in commit.progress:
-            number, _ = self.jobs.pop(job, (0, ""))
+        for job, words in commit.progress.items():
+            number, _ = self.jobs.pop(job, (0, {}))
             read = intent.read_sequence_number or 0
             assert number <= read, f"{job} moved at {number}, unseen by {intent.intent_id}"
-            self.jobs[job] = verdict.sequence_number or 0, intent.intent_id
+            self.jobs[job] = verdict.sequence_number or 0, {word: intent.summary[word] for word in words}
         for snapshot in commit.snapshots:
             assert snapshot.snapshot_id not in self.snapshots, f"snapshot {snapshot.snapshot_id} was committed twice"
             self.snapshots[snapshot.snapshot_id] = verdict.version or 0
@@ -83,5 +83,5 @@ class ClientHistory:
             if after.table_uuid == before.table_uuid:
                 for job in before.progress:
                     assert now.get(job.identity, 0) >= job.sequence_number, f"{table}: {job.identity} went back"
-        jobs = [(job.identity, (job.sequence_number, job.words["step"])) for job in head.progress]
+        jobs = [(job.identity, (job.sequence_number, dict(job.words))) for job in head.progress]
         assert jobs == list(self.jobs.items()), f"{table}: the progress is not that of the accepted intents"

@@ -1,7 +1,7 @@
 """What simulated engines write before they commit: data files, a manifest of them, and the list of a snapshot.
 
 Owns: these objects' bytes and names. Does not own: when they are written or deleted (`engines`).
-Invariants: a list names every manifest of its parent's list, and one more; names are never used twice.
+Invariants: a list names every manifest of the rows that it is made of, and one more; names are never used twice.
 """
 
 from __future__ import annotations
@@ -66,18 +66,45 @@ def data_file(path: str, k: int) -> dict[str, Any]:
 def own_manifest(metadata: Mapping[str, Any], snapshot_id: int, files: Sequence[Mapping[str, Any]]) -> bytes:
     """The manifest of an append."""
     entries = [{**record("", Status.ADDED, **file), "snapshot_id": snapshot_id} for file in files]
-    schema = next(each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"])
-    spec = next(each for each in metadata["partition-specs"] if each["spec-id"] == metadata["default-spec-id"])
-    return manifest(
-        _version(metadata), entries, spec=PartitionSpec.model_validate(spec), schema=Schema.model_validate(schema)
-    )
+    return _manifest(metadata, entries, metadata["default-spec-id"])
+
+
+def live_files(manifest: bytes) -> list[str]:
+    """The locations of the live files of a manifest, as clients name them."""
+    entries = [cast(dict[str, Any], entry) for entry in fastavro.reader(io.BytesIO(manifest))]
+    return [entry["data_file"]["file_path"] for entry in entries if entry["status"] != Status.DELETED]
+
+
+def manifest_without(
+    metadata: Mapping[str, Any], listed: Mapping[str, Any], body: bytes, location: str, snapshot_id: int
+) -> bytes:
+    """The manifest `body`, which a list names with the row `listed`: one of its files is DELETED in the copy."""
+    entries = []
+    for entry in (cast(dict[str, Any], entry) for entry in fastavro.reader(io.BytesIO(body))):
+        is_it = entry["data_file"]["file_path"] == location
+        if is_it or entry["status"] != Status.DELETED:
+            numbers = {
+                name: listed["sequence_number"] if entry[name] is None else entry[name]
+                for name in ("sequence_number", "file_sequence_number")
+            }
+            by = (
+                {"status": int(Status.DELETED), "snapshot_id": snapshot_id}
+                if is_it
+                else {"status": int(Status.EXISTING)}
+            )
+            entries.append({**entry, **numbers, **by})
+    return _manifest(metadata, entries, listed["partition_spec_id"])
+
+
+def rows_of(manifest_list: bytes) -> list[dict[str, Any]]:
+    """The rows of a list."""
+    return [cast(dict[str, Any], row) for row in fastavro.reader(io.BytesIO(manifest_list))]
 
 
 def own_list(
-    metadata: Mapping[str, Any], parent: bytes | None, path: str, length: int, snapshot_id: int, files: int
+    metadata: Mapping[str, Any], rows: Sequence[dict[str, Any]], path: str, length: int, snapshot_id: int, files: int
 ) -> bytes:
-    """The list of an append: its parent's rows, and the manifest at `path`."""
-    rows = [] if parent is None else [cast(dict[str, Any], row) for row in fastavro.reader(io.BytesIO(parent))]
+    """The list of an append: its parent's `rows`, and the manifest at `path` if it adds a file."""
     version, number = _version(metadata), metadata["last-sequence-number"] + 1
     of_3 = {"first_row_id": metadata.get("next-row-id", 0)} if version == 3 else {}
     counts = {"added_files_count": files, "added_rows_count": files * ROWS}
@@ -91,7 +118,7 @@ def own_list(
         **counts,
         **of_3,
     )
-    return manifest_list(version, [*rows, made])
+    return manifest_list(version, [*rows, *([made] if files else [])])
 
 
 def snapshot_of(
@@ -117,6 +144,14 @@ def snapshot_of(
         "schema-id": metadata["current-schema-id"],
         **of_3,
     }
+
+
+def _manifest(metadata: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], spec_id: int) -> bytes:
+    schema = next(each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"])
+    spec = next(each for each in metadata["partition-specs"] if each["spec-id"] == spec_id)
+    return manifest(
+        _version(metadata), entries, spec=PartitionSpec.model_validate(spec), schema=Schema.model_validate(schema)
+    )
 
 
 def _version(metadata: Mapping[str, Any]) -> Literal[2, 3]:

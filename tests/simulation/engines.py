@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import random
 import uuid
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, NoReturn
@@ -27,13 +27,21 @@ from rootline.schemas.identifiers import ObjectKey, TableName, name_in_namespace
 from rootline.schemas.object_keys import key_of, table_prefix
 from rootline.storage.metadata.root_reader import newest_root
 from tests.simulation.catalogs import LAKE, Answer, Front, Lost
-from tests.simulation.engine_files import BODY, BY_K, SCHEMA, created, data_file, own_list, own_manifest, snapshot_of
+from tests.simulation.engine_files import (
+    BODY,
+    BY_K,
+    SCHEMA,
+    created,
+    data_file,
+    own_list,
+    own_manifest,
+    rows_of,
+    snapshot_of,
+)
 from tests.simulation.faulty_world import World
 from tests.simulation.published import Published
 
 Metadata = Mapping[str, Any]
-_RETRIES: Final = 10
-"""`commit.retry.num-retries`, which exports hand on."""
 _SENDS: Final = 5
 """How often Java's HTTP client sends a request that hears 503 or 429."""
 _OK, _CONFLICT, _AWAY = 200, 409, (429, 503)
@@ -71,6 +79,14 @@ class Append:
     """Its table was purged, or its name had become another's, when the engine deleted files."""
     version: int = -1
     """The version that has it, as the engine saw it."""
+    words: dict[str, str] = field(default_factory=dict)
+    """What the summary of its snapshot states besides, or otherwise."""
+    removes: tuple[str, ...] = ()
+    """The files that it removes. This catalog takes no such commit yet."""
+    is_shared: bool = False
+    """Its files may be in other appends too, because a job sends them again."""
+    progress: tuple[int, ...] = ()
+    """Of its job, when its engine looked first."""
 
     def find(self, metadata: Metadata) -> bool:
         """Whether the append is listed."""
@@ -92,7 +108,7 @@ class Change:
     heard: Heard = Heard.UNKNOWN
 
 
-class _Ended(Exception):
+class Ended(Exception):
     """The engine's call ends with an error, and its user hears `heard`."""
 
     def __init__(self, heard: Heard) -> None:
@@ -109,6 +125,8 @@ class Engine:
 
     warehouse: ClassVar[str] = "own"
     deletes_after_503: ClassVar[bool] = False
+    retries: ClassVar[int] = 10
+    """`commit.retry.num-retries`, which exports hand on."""
     world: World
     front: Front
     published: Published
@@ -142,7 +160,7 @@ class Engine:
 
     async def look_again(self) -> None:
         """Load the table: what was answered must be listed."""
-        with contextlib.suppress(_Ended):
+        with contextlib.suppress(Ended):
             await self._load()
 
     # appends
@@ -150,7 +168,7 @@ class Engine:
     async def _append(self) -> None:
         try:
             metadata = await self._load()
-        except (_Ended, Lost):
+        except (Ended, Lost):
             return
         append, described = await self._new_append(self.table, metadata)
         await self._until_heard(append, self._commit(append, metadata, described))
@@ -162,13 +180,13 @@ class Engine:
         append.files = tuple(location for location, _ in files)
         self.appends.append(append)
         for location in append.files:
-            await self._store(append, location, BODY)
+            await self._store(append.table, location, BODY)
         return append, [data_file(append.absolute(location), k) for location, k in files]
 
     async def _until_heard(self, append: Append, committing: Awaitable[Heard]) -> None:
         try:
             append.heard = await committing
-        except _Ended as end:
+        except Ended as end:
             append.heard = end.heard
         except Lost:
             append.heard = Heard.UNKNOWN
@@ -186,7 +204,7 @@ class Engine:
             answer = await self._post(await self._request_of(append, metadata, described, keeps_manifest=True))
             append.answers.append(answer.status)
             append.heard = Heard.DONE if answer.status == _OK else _heard_of(answer)
-        except (_Ended, Lost):
+        except (Ended, Lost):
             return
 
     async def _commit(self, append: Append, metadata: Metadata, files: list[dict[str, Any]]) -> Heard:
@@ -201,22 +219,28 @@ class Engine:
             body = own_manifest(metadata, append.snapshot_id, files)
             append.manifest = f"rest/metadata/{self._uuid()}-m{number}.avro", len(body)
             await self._write(append, append.manifest[0], body)
-        parent = _current(metadata)
-        below = None if parent is None else await self._read(parent["manifest-list"])
+        below = await self._below(append, metadata)
         path, length = append.manifest
         listed = own_list(metadata, below, append.absolute(path), length, append.snapshot_id, len(files))
         name = f"rest/metadata/snap-{append.snapshot_id}-{number}-{self._uuid()}.avro"
         await self._write(append, name, listed)
         snapshot = snapshot_of(metadata, append.snapshot_id, append.absolute(name), len(files), self.world.dates())
+        snapshot["summary"] |= append.words
         return {
             "requirements": _requirements(metadata),
             "updates": [{"action": "add-snapshot", "snapshot": snapshot}, _main_is(append.snapshot_id)],
         }
 
+    async def _below(self, append: Append, metadata: Metadata) -> list[dict[str, Any]]:
+        """The rows of the list that the append's own list is made of: of its parent's."""
+        parent = _current(metadata)
+        return [] if parent is None else rows_of(await self._read(parent["manifest-list"]))
+
     def _hear(self, append: Append, answer: Answer) -> None:
-        """Note an answer. Where it is a success, the append must be listed in it."""
+        """Note an answer. Where it is a success, the append must be listed in it, unless it may be there already."""
         append.answers.append(answer.status)
-        if answer.status == _OK and not append.find(answer.body["metadata"]):
+        is_absent = answer.status == _OK and not append.find(answer.body["metadata"])
+        if is_absent and append.files and not append.is_shared:
             self.missing.append(f"{append} is not in the answer to its own request")
 
     async def _see_name(self, append: Append) -> None:
@@ -279,11 +303,11 @@ class Engine:
         """The table as it is now. Every append that was answered must be listed in it.
 
         Raises:
-            Lost: it cannot be loaded. _Ended: it does not exist.
+            Lost: it cannot be loaded. Ended: it does not exist.
         """
         answer = await self._get(self._path)
         if answer.status == 404:
-            raise _Ended(Heard.REFUSED)
+            raise Ended(Heard.REFUSED)
         if answer.status != _OK:
             raise Lost
         metadata: Metadata = answer.body["metadata"]
@@ -302,7 +326,7 @@ class Engine:
         """The table of an append, loaded again. Another table of its name ends the call with an error."""
         metadata = await self._load()
         if metadata["table-uuid"] != append.table_uuid:
-            raise _Ended(Heard.UNKNOWN)
+            raise Ended(Heard.UNKNOWN)
         return metadata
 
     async def _get(self, path: str) -> Answer:
@@ -333,12 +357,12 @@ class Engine:
 
     # objects
 
-    async def _store(self, append: Append, location: str, body: bytes) -> None:
+    async def _store(self, table: TableName, location: str, body: bytes) -> None:
         await asyncio.sleep(self.world.delay_s())
-        await self.world.store.put_if_absent(key_of(append.table, location), body)
+        await self.world.store.put_if_absent(key_of(table, location), body)
 
     async def _write(self, append: Append, location: str, body: bytes) -> None:
-        await self._store(append, location, body)
+        await self._store(append.table, location, body)
         append.metadata.append(location)
 
     async def _read(self, path: str) -> bytes:
@@ -363,9 +387,11 @@ class Engine:
 class Java(Engine):
     """Iceberg's Java 1.11 below Spark."""
 
+    deletes_files: ClassVar[bool] = True
+
     @override
     async def _commit(self, append: Append, metadata: Metadata, files: list[dict[str, Any]]) -> Heard:
-        for attempt in range(_RETRIES + 1):
+        for attempt in range(self.retries + 1):
             if attempt:
                 await asyncio.sleep(self.rng.uniform(0.1, 1.0))
                 metadata = await self._refreshed(append)
@@ -428,7 +454,7 @@ class Java(Engine):
     async def _refreshed(self, append: Append) -> Metadata:
         try:
             return await Engine._refreshed(self, append)
-        except _Ended as end:
+        except Ended as end:
             if end.heard is Heard.REFUSED:
                 await self._abort(append)
             raise
@@ -437,16 +463,16 @@ class Java(Engine):
         """Whether an append is there whose outcome is unknown."""
         try:
             return append.find(await self._load())
-        except (_Ended, Lost):
+        except (Ended, Lost):
             return False
 
     async def _abort(self, append: Append) -> NoReturn:
         """Nothing of it was committed: Iceberg deletes manifests and lists, then Spark its data files."""
         await self._see_name(append)
         self._delete_metadata(append)
-        for location in append.files:
+        for location in append.files if self.deletes_files else ():
             self._delete(append, location)
-        raise _Ended(Heard.REFUSED)
+        raise Ended(Heard.REFUSED)
 
     async def _clean(self, append: Append) -> None:
         """After a commit: delete what the table does not name."""
@@ -475,7 +501,7 @@ class PyIceberg(Engine):
 
     @override
     async def _commit(self, append: Append, metadata: Metadata, files: list[dict[str, Any]]) -> Heard:
-        for attempt in range(_RETRIES + 1):
+        for attempt in range(self.retries + 1):
             if attempt:
                 await asyncio.sleep(self.rng.uniform(0.1, 1.0))
                 metadata = await self._refreshed(append)
@@ -502,14 +528,18 @@ def _current(metadata: Metadata) -> Mapping[str, Any] | None:
     return next((each for each in metadata.get("snapshots", ()) if each["snapshot-id"] == wanted), None)
 
 
+def chain(metadata: Metadata) -> Iterator[Mapping[str, str]]:
+    """The summaries of the current snapshot and of those below it, as clients walk there."""
+    by_id = {each["snapshot-id"]: each for each in metadata.get("snapshots", ())}
+    at = by_id.get(metadata.get("current-snapshot-id"))
+    while at is not None:
+        yield at["summary"]
+        at = by_id.get(at.get("parent-snapshot-id"))
+
+
 def _oldest_of_chain(metadata: Metadata) -> int:
     """The version in which the chain of `main` begins: tagged versions before it are not in it."""
-    by_id = {each["snapshot-id"]: each for each in metadata.get("snapshots", ())}
-    at, oldest = by_id.get(metadata.get("current-snapshot-id")), 0
-    while at is not None:
-        oldest = int(at["summary"][VERSION])
-        at = by_id.get(at.get("parent-snapshot-id"))
-    return oldest
+    return int([{VERSION: "0"}, *chain(metadata)][-1][VERSION])
 
 
 def _requirements(metadata: Metadata) -> list[dict[str, Any]]:

@@ -144,6 +144,7 @@ def simulate(
     tags: bool = False,
     clients: bool = False,
     engines: int = 0,
+    jobs: int = 0,
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
@@ -159,6 +160,7 @@ def simulate(
     `clients`: more than half of the appends are those of Iceberg clients, which move a few jobs.
     `engines`: so many clients of two REST catalogs make as many calls as writers publish intents. No writer deletes by
     value then: exports would have to read the files.
+    `jobs`: so many streaming jobs commit through the catalogs, too.
     """
     crowd = Crowd(
         writers,
@@ -168,13 +170,13 @@ def simulate(
         evolves=evolves,
         tags=tags,
         clients=clients,
-        by_value=not engines,
+        by_value=not engines and not jobs,
     )
 
     async def whole() -> Outcome:
         world, published = _world(seed, keep_trace, patience_s, expires), Published()
         stewards = [Steward(world, f"steward-{number}", TABLES) for number in range(3 if namespaces else 0)]
-        side = EngineSide.of(world, published, engines, steps, TABLES) if engines else None
+        side = EngineSide.of(world, published, engines, jobs, steps, TABLES) if engines or jobs else None
         with decoded_once() if decode_once else nullcontext():
             processes = await _live(world, published, seed, coordinators, limits, crowd, stewards, side)
             states = await judge(world, published, TABLES)

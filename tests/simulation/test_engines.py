@@ -1,4 +1,4 @@
-"""Worlds whose tables are also written by engines, through REST catalogs that are killed at any await."""
+"""Worlds whose tables are also written by engines and jobs, through REST catalogs that are killed at any await."""
 
 from __future__ import annotations
 
@@ -34,6 +34,20 @@ def test_engines_lose_nothing_while_versions_expire_and_files_are_swept_all_the_
     assert outcome.expiries >= 1
 
 
-def test_the_same_seed_gives_the_same_trace_with_engines() -> None:
-    first, again = (simulate(5, 18, engines=3, keep_trace=True) for _ in range(2))
+@pytest.mark.parametrize("seed", [150])
+def test_jobs_that_die_and_come_back_commit_each_checkpoint_epoch_and_event_once(seed: int) -> None:
+    outcome = simulate(seed, 60, jobs=6)
+    assert heard(outcome)[Heard.DONE] >= 15
+    assert outcome.moved >= 1
+
+
+@pytest.mark.parametrize("seed", [22])
+def test_a_list_of_a_stale_parent_and_one_without_its_removal_add_no_rows_but_the_engines_own(seed: int) -> None:
+    outcome = simulate(seed, 60, engines=8)
+    assert any(409 in append.answers for append in outcome.appends)
+    assert any(append.heard is Heard.REFUSED and append.removes for append in outcome.appends)
+
+
+def test_the_same_seed_gives_the_same_trace_with_engines_and_jobs() -> None:
+    first, again = (simulate(5, 18, engines=3, jobs=3, keep_trace=True) for _ in range(2))
     assert first.trace_lines == again.trace_lines
