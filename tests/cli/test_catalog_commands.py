@@ -38,7 +38,9 @@ def test_export_says_what_it_took_and_takes_next_to_nothing_again(run: Run, lake
     assert (first["version"], first["format_version"], first["table"]) == (1, 2, "demo.flights")
     assert first["requests"] == first["lists"] + first["gets"] + first["puts"]
     assert min(first["puts"], first["bytes"]) > 0
-    assert (again["puts"], again["bytes"], again["gets"]) == (0, 0, 1), "the stored one: the head was read to open the table"
+    assert (again["puts"], again["bytes"], again["gets"]) == (0, 0, 1), (
+        "the stored one: the head was read to open the table"
+    )
     assert first["seconds"] >= 0
     with connect(lake, coordinator="elsewhere") as opened:
         [of_version] = [item for item in opened.table("demo.flights").history() if item.version == 1]
