@@ -7,8 +7,8 @@ Theory. Writers in a closed loop publish their next intent after the verdict on 
 immediately, it would take the fast writers only. The others would form a second group, and the two groups would
 alternate forever at half the throughput. So after a root, the next batch stays open until the writers of that root have
 sent their next intents, but no longer than a quarter of the duration of a PUT. A writer with several intents in flight
-waits already, and no batch stays open for it. A writer with a pace of its own, for example one intent a second, does
-not return at once, so a batch stays open only for writers that also wrote one of the two roots before. (Two, or
+waits already, and no batch stays open for it. A writer that publishes at intervals, for example one intent a second,
+does not return at once. So a batch stays open only for writers that also wrote one of the two roots before. (Two, or
 groups that alternate would never meet.)
 """
 
