@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None, install_sql: InstallSql | None 
     say("")
     for line in report.lines():
         say(line)
-    return 0 if report.agreement.agrees else 1
+    return 0 if report.agrees else 1
 
 
 def run(wanted: Wanted, report: SparkReport, install_sql: InstallSql | None = None) -> None:

@@ -70,10 +70,16 @@ class SparkReport:
     pictures: list[str] = field(default_factory=list)
     stages: list[tuple[str, float]] = field(default_factory=list)
     agreement: Agreement = field(default_factory=Agreement)
+    sql_agreement: Agreement = field(default_factory=Agreement)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no comparison failed, with and without SQL."""
+        return self.agreement.agrees and self.sql_agreement.agrees
 
     def lines(self) -> Iterator[str]:
         """The report as text."""
-        agrees = "the same" if self.agreement.agrees else "NOT the same"
+        agrees = _words(self.agreement)
         yield (
             f"rows      expected {self.rows_expected:,} (pandas), read {self.rows_by_spark:,} (Spark) and "
             f"{self.rows_by_command:,} (rootline scan): {agrees}"
@@ -94,7 +100,7 @@ class SparkReport:
             yield f"{'tree' if number == 0 else '':<10}{line}"
         for number, picture in enumerate(self.pictures):
             yield f"{'pictures' if number == 0 else '':<10}{picture}"
-        yield from self._sql(agrees)
+        yield from self._sql()
         yield f"files     {self.files}"
         yield f"lake      {self.lake} (table {self.table})" + ("; to look at it:" if self.look else "")
         if self.look:
@@ -102,8 +108,9 @@ class SparkReport:
         took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.stages)
         yield f"took      {sum(seconds for _, seconds in self.stages):.1f} s: {took}"
         yield from self.agreement.lines()
+        yield from self.sql_agreement.lines()
 
-    def _sql(self, agrees: str) -> Iterator[str]:
+    def _sql(self) -> Iterator[str]:
         if self.sql_missing:
             yield f"sql       no INSERT by Spark SQL: {self.sql_missing}"
         if self.sql is not None:
@@ -115,7 +122,7 @@ class SparkReport:
             )
             yield (
                 f"          expected {sql.rows_expected:,} (pandas), read {sql.rows_by_spark:,} (Spark) and "
-                f"{sql.rows_by_sql:,} (Spark SQL): {agrees}"
+                f"{sql.rows_by_sql:,} (Spark SQL): {_words(self.sql_agreement)}"
             )
 
     def _latency(self) -> str:
@@ -129,6 +136,10 @@ class SparkReport:
             then = f", then {statistics.median(others) / 1000:.1f} s (median)" if others else ""
             parts.append(f"Spark's first micro-batch {first / 1000:.1f} s{then}")
         return "; ".join(parts) or "not measured"
+
+
+def _words(agreement: Agreement) -> str:
+    return "the same" if agreement.agrees else "NOT the same"
 
 
 def _flush_line(flush: Flush) -> str:

@@ -87,7 +87,10 @@ def insert_by_sql(story: Story, open_sql: OpenSql) -> None:
                 streamed = others[: arrivals.rows]
                 story.report.sql = _compared(story, live, engine, inserted, streamed)
         except RuntimeError as error:
-            story.report.agreement.hold(statement, "committed", error)
+            reason = f"{str(error).splitlines()[0]} (log in {engine_files})"
+            story.report.sql_agreement.hold(statement, "committed", reason)
+            arrivals.stop()
+            query.processAllAvailable()  # PySpark prints a traceback if a stream is stopped within a micro-batch
 
 
 def _insert(story: Story, live: TableHandle, engine: SqlEngine, statement: str) -> RootHeader:
@@ -127,7 +130,7 @@ def _compared(
     """Compare every row that both Sparks read, and the order of the commits."""
     import pandas as pd
 
-    agreement, changed = story.report.agreement, expected_rows(story.flights)
+    agreement, changed = story.report.sql_agreement, expected_rows(story.flights)
     expected = pd.concat([streamed, changed[changed.carrier == CARRIER]], ignore_index=True)
     by_spark = in_utc(story.load(live.name).toArrow())
     by_sql = in_utc(engine.rows(f"SELECT * FROM {CATALOG}.{live.name}"))

@@ -148,6 +148,15 @@ def test_a_mismatch_is_reported_as_one() -> None:
     assert "MISMATCH  rows read by Spark: expected 3, read 2" in text
 
 
+def test_a_mismatch_after_the_insert_is_not_one_of_the_rows_before_it() -> None:
+    report = SparkReport()
+    report.sql_agreement.hold("INSERT INTO t", "committed", "refused")
+    text = "\n".join(report.lines())
+    assert "(rootline scan): the same" in text
+    assert "MISMATCH  INSERT INTO t: expected committed, read refused" in text
+    assert not report.agrees
+
+
 def test_a_service_answers_with_metrics_and_a_command_with_its_output(tmp_path: Path) -> None:
     root = tmp_path / "lake"
     with running_service(root, tmp_path / "up.log") as service:
