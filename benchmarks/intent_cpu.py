@@ -49,8 +49,8 @@ from rootline.schemas.bytes.root.root_codec import encode_root
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.bytes.single_values import to_generic
 from rootline.schemas.bytes.verdict_codec import encode_verdicts
-from rootline.schemas.identifiers import CommitId, LogId, LogPosition, LogRecord
-from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent, IntentKind
+from rootline.schemas.identifiers import PROCESS_WRITER_PREFIX, CommitId, LogId, LogPosition, LogRecord
+from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.intent_rules import IntentLimits
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.check.invariants import violations

@@ -17,7 +17,7 @@ from rootline.catalog.export_keys import SNAPSHOTS
 from rootline.schemas.client_commits import CLIENT_WRITER_PREFIX
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.verdict import VerdictKind
+from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.root_reader import newest_root, read_definition
 from tests.simulation.catalogs import Catalog, Front, Lost, count_awaits
 from tests.simulation.engine_files import BY_K, SCHEMA
@@ -118,7 +118,12 @@ class EngineSide:
         for refused in (refused for catalog in self.catalogs for refused in catalog.refused):
             kinds = {self.world.log.verdicts[position].kind for position in refused.records}
             assert kinds <= {VerdictKind.REJECTED}, f"{refused} was answered to a request that is in the table"
-        accepted = self._accepted()
+        committed = self._committed()
+        accepted = [intent for intent, _ in committed]
+        versions = {intent.writer_id: verdict.version for intent, verdict in committed}
+        for append, oldest in (item for engine in self.engines for item in engine.absent):
+            version = versions.get(f"{CLIENT_WRITER_PREFIX}{append.snapshot_id}")
+            assert version in range(oldest), f"{append} of {version} is not in its answer, which lists from {oldest} on"
         by_file: dict[tuple[TableName, str], int] = defaultdict(int)
         for intent in accepted:
             self._check_intent(intent)
@@ -142,11 +147,13 @@ class EngineSide:
         wanted = [({*each.files}, {*each.removes}) for each in own]
         assert not own or done in wanted, f"{own} became {done}"
 
-    def _accepted(self) -> list[Intent]:
+    def _committed(self) -> list[tuple[Intent, Verdict]]:
         log, by_value = self.world.log, self.published.by_value
-        records = [record for record in log.records() if record.value in by_value]
+        decided = [(by_value.get(record.value), log.verdicts[record.position]) for record in log.records()]
         return [
-            by_value[record.value] for record in records if log.verdicts[record.position].kind is VerdictKind.COMMITTED
+            (intent, verdict)
+            for intent, verdict in decided
+            if intent is not None and verdict.kind is VerdictKind.COMMITTED
         ]
 
 

@@ -136,6 +136,8 @@ class Engine:
     appends: list[Append] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    absent: list[tuple[Append, int]] = field(default_factory=list)
+    """Appends that the answers to their own requests did not list, and the oldest versions that these listed."""
     rng: random.Random = field(init=False)
     minted: int = 0
 
@@ -241,7 +243,7 @@ class Engine:
         append.answers.append(answer.status)
         is_absent = answer.status == _OK and not append.find(answer.body["metadata"])
         if is_absent and append.files and not append.is_shared:
-            self.missing.append(f"{append} is not in the answer to its own request")
+            self.absent.append((append, _oldest_of_chain(answer.body["metadata"])))
 
     async def _see_name(self, append: Append) -> None:
         """Note whether the table of an append is gone for good: no root that can be read names its files."""

@@ -21,9 +21,8 @@ from rootline.schemas.bytes.single_values import from_generic
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import RootlineError
-from rootline.schemas.identifiers import LogPosition, TableName
+from rootline.schemas.identifiers import PROCESS_WRITER_PREFIX, LogPosition, TableName
 from rootline.schemas.intent import (
-    PROCESS_WRITER_PREFIX,
     AddedManifest,
     AddedVector,
     DataFile,
