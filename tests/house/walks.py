@@ -123,7 +123,8 @@ def loaded(statement: str) -> list[str]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         found = walks(scratch)
-        never = "from rootline.hosting import on_demand\non_demand.HOST_DELAY_S = 600.0\n"  # on a busy machine, too
+        # on a busy machine a scan takes longer than the delay
+        never = "from rootline.hosting import on_demand\non_demand.HOST_DELAY_S = 600.0\n"
         scan = f"{never}import rootline\nrootline.connect({scratch!r}).table('demo.flights_0').scan('dep_delay > 60').count()"
         statements = LOADED | {"modules loaded by a first scan": scan}
         print(json.dumps(found | {name: loaded(statement) for name, statement in statements.items()}))
