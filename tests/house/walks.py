@@ -125,6 +125,7 @@ if __name__ == "__main__":
         found = walks(scratch)
         # on a busy machine a scan takes longer than the delay
         never = "from rootline.hosting import on_demand\non_demand.HOST_DELAY_S = 600.0\n"
-        scan = f"{never}import rootline\nrootline.connect({scratch!r}).table('demo.flights_0').scan('dep_delay > 60').count()"
+        flights = f"rootline.connect({scratch!r}).table('demo.flights_0')"
+        scan = f"{never}import rootline\n{flights}.scan('dep_delay > 60').count()"
         statements = LOADED | {"modules loaded by a first scan": scan}
         print(json.dumps(found | {name: loaded(statement) for name, statement in statements.items()}))
