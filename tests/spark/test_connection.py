@@ -21,7 +21,7 @@ def test_commits_that_wait_for_a_service_share_the_connection_of_their_process(t
 def test_a_commit_that_may_host_the_coordinator_hosts_it_no_longer_than_it_takes(tmp_path: Path) -> None:
     options = SourceOptions(str(tmp_path), None, TableName("demo.t"))
     with committing_lake(options) as lake:
-        assert lake.list_tables() == []
+        lake.create_table("demo.t", {"id": "long"})
         assert not LakeLock(tmp_path / LAKE_FOLDER).try_acquire()
     lock = LakeLock(tmp_path / LAKE_FOLDER)
     assert lock.try_acquire()
