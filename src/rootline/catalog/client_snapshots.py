@@ -12,23 +12,24 @@ Owns: these snapshots, and removing them from stored metadata. Does not own: the
 of a root that state them (`rootline.schemas.client_commits`, `rootline.schemas.parts.progress`).
 Invariants: pure. Every id is listed once. A client's id is omitted if a version or a version's parent has it. Each of
 these snapshots has the manifest list, the schema, the time and the numbers of a version that is listed, so whatever
-reads it reads that version. `versions_of` returns the versions that `with_clients` was called with.
+reads it reads that version. `versions_of` returns the versions that `with_clients` was called with, except that older
+ones lack the list of their clients' commits. Later exports do not list those commits either.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rootline.schemas.client_commits import client_snapshots_in
+from rootline.schemas.client_commits import CLIENT_SNAPSHOTS, client_snapshots_in
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
-from rootline.schemas.parts.progress import Progress
+from rootline.schemas.parts.progress import ClientSnapshot, Progress
 from rootline.schemas.root_header import Operation
 
 SnapshotJson = Mapping[str, Any]
 VERSION: Final = "rootline.version"
-EARLIER_MAX: Final = 100
+EARLIER_MAX: Final = 32
 """The number of clients' snapshots that an export lists from versions before the newest one."""
 _PARENT: Final = "parent-snapshot-id"
 _OPERATIONS: Final = frozenset(Operation)
@@ -63,10 +64,12 @@ def with_clients(
     taken = {*others, *(each[name] for each in versions for name in ("snapshot-id", _PARENT) if name in each)}
     behind = list(_behind(versions[start], progress, taken))
     taken.update(each["snapshot-id"] for each in behind)
-    beside = list(_beside(versions, taken))
-    linked = [*versions]
+    commits = _listed_commits(versions)
+    beside = list(_beside(versions, commits, taken))
+    older = len(versions) - len(commits)
+    linked = [*map(_without_commits, versions[:older]), *versions[older:]]
     if behind:
-        linked[start] = {**versions[start], _PARENT: behind[0]["snapshot-id"]}
+        linked[start] = {**linked[start], _PARENT: behind[0]["snapshot-id"]}
     return [*reversed(behind), *reversed(beside), *linked]
 
 
@@ -76,6 +79,12 @@ def versions_of(
     """The versions of a table among the snapshots in its folder, with the parents that they have without clients."""
     own = {at: each for at, each in snapshots.items() if _is_version(each, table_uuid)}
     return {at: _unlinked(each, snapshots, own) for at, each in own.items()}
+
+
+def with_commits(versions: Iterable[SnapshotJson]) -> list[SnapshotJson]:
+    """The versions of an export that have the list of their clients' commits, ascending. Older ones may lack it."""
+    ordered = sorted(versions, key=version_of_snapshot)
+    return ordered[len(ordered) - len(_listed_commits(ordered)) :]
 
 
 def _behind(oldest: SnapshotJson, progress: Progress, taken: Collection[int]) -> Iterator[SnapshotJson]:
@@ -89,20 +98,42 @@ def _behind(oldest: SnapshotJson, progress: Progress, taken: Collection[int]) ->
         yield _named(oldest, snapshot_id, Operation.REPLACE, summary, parents[place])
 
 
-def _beside(versions: Sequence[SnapshotJson], taken: Collection[int]) -> Iterator[SnapshotJson]:
-    listed, room = set(taken), EARLIER_MAX
+def _listed_commits(versions: Sequence[SnapshotJson]) -> list[Sequence[ClientSnapshot]]:
+    """The commits of clients to list, the newest first, for each version from the newest one down.
+
+    It ends with the version that uses up the number, so later exports need the commits of no older one.
+    """
+    found: list[Sequence[ClientSnapshot]] = []
+    room = EARLIER_MAX
     for version in reversed(versions):
-        clients = client_snapshots_in(version["summary"])[::-1]
-        fresh = [*dict(client for client in clients if client.snapshot_id not in listed).items()]
-        if version is not versions[-1]:
-            fresh = fresh[:room]
-            room -= len(fresh)
-        for snapshot_id, operation in fresh:
-            listed.add(snapshot_id)
-            summary = {VERSION: version["summary"][VERSION]}
-            yield _named(version, snapshot_id, _operation_of(operation, version), summary, version.get(_PARENT))
+        commits = client_snapshots_in(version["summary"])[::-1]
+        if found:
+            commits = commits[:room]
+            room -= len(commits)
+        found.append(commits)
         if not room:
-            return
+            break
+    return found
+
+
+def _beside(
+    versions: Sequence[SnapshotJson], commits: Sequence[Sequence[ClientSnapshot]], taken: Collection[int]
+) -> Iterator[SnapshotJson]:
+    listed = set(taken)
+    for version, of_version in zip(reversed(versions), commits, strict=False):
+        for snapshot_id, operation in of_version:
+            if snapshot_id not in listed:
+                listed.add(snapshot_id)
+                summary = {VERSION: version["summary"][VERSION]}
+                yield _named(version, snapshot_id, _operation_of(operation, version), summary, version.get(_PARENT))
+
+
+def _without_commits(version: SnapshotJson) -> SnapshotJson:
+    """The version without the list of its clients' commits, which no client reads."""
+    summary = version["summary"]
+    if CLIENT_SNAPSHOTS not in summary:
+        return version
+    return {**version, "summary": {key: text for key, text in summary.items() if key != CLIENT_SNAPSHOTS}}
 
 
 def _operation_of(stated: str, version: SnapshotJson) -> str:

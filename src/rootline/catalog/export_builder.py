@@ -7,9 +7,9 @@ tag or the name.
 Owns: the versions that an export shows, the order of reads and writes. Does not own: the choice of version and format
 (`exporter`), the manifests of one version (`manifest_writer`), the content of the metadata (`table_metadata`), the
 choice of versions for the metadata log (`metadata_log`), the memory (`export_memory`).
-Invariants: the current snapshot of an export is the newest version up to it that changed entries. A manifest list is
-written after everything that it names, and the metadata.json after all its lists and the metadata.json files in its
-log: after a crash an object may be missing, but every existing object is correct.
+Invariants: the current snapshot of an export is the newest version up to it that changed entries. The metadata.json is
+written after everything that it and its lists name: after a crash an object may be missing, also a manifest of a stored
+list, but every existing object is correct. A list is never read unless a metadata.json names it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from rootline.catalog.adoption_plan import NO_HISTORY
+from rootline.catalog.client_snapshots import with_commits
 from rootline.catalog.converted_deletes import each
 from rootline.catalog.export_keys import FormatVersion, snapshots_of
 from rootline.catalog.export_memory import (
@@ -28,7 +29,7 @@ from rootline.catalog.export_memory import (
     write,
 )
 from rootline.catalog.exported_definition import ExportedDefinition, stated_specs
-from rootline.catalog.manifest_list_encoder import encode_manifest_list
+from rootline.catalog.manifest_list_encoder import ManifestRecord, encode_manifest_list
 from rootline.catalog.manifest_schema import same_avro
 from rootline.catalog.manifest_writer import ManifestWriter, SharedWork
 from rootline.catalog.metadata_log import HIDDEN_MAX, VERSIONS_AT_ONCE, LogLimits, logged_versions
@@ -103,15 +104,16 @@ class ExportBuilder:
         self._oldest, tags = memory.readable_of(header)
         is_cold = bool(memory.salt) and memory.newest is None
         follows = header.version > self._oldest
-        if is_cold or (follows and (memory.newest is None or memory.newest < header.version - 1)):
+        # a few versions are made sooner than another process's export of them is found
+        if is_cold or (follows and (memory.newest is None or memory.newest < header.version - 1 - VERSIONS_AT_ONCE)):
             await memory.refresh(self._reads, header.table_uuid)
-        self._index = memory.index.copy()
+        self._index = self._known()
         count = snapshots_of(definition.properties)
         await self._read_ahead(count)
         logged = await self._logged(LogLimits.of(definition.properties))
         if memory.converted is not None:
             memory.converted.used.clear()
-        self._index = memory.index.copy()
+        self._index = self._known()
         newest = await self._newest_snapshots(count)
         named = {tag: await self._snapshot_at(version) for tag, version in tags.items()}
         tagged = {tag: version for tag, version in named.items() if version is not None}
@@ -146,6 +148,13 @@ class ExportBuilder:
             memory.advance(header.version, self._index, names, wanted.values())
         memory.keep(header.version, stored)
         return stored
+
+    def _known(self) -> Index:
+        """A copy of the memory's index, without snapshots that may lack what the export of an earlier version lists."""
+        memory, index = self._memory, self._memory.index.copy()
+        if memory.newest is not None and memory.newest > self._root.header.version:
+            index.snapshots = {SnapshotId(each["snapshot-id"]): each for each in with_commits(index.snapshots.values())}
+        return index
 
     async def _logged(self, limits: LogLimits) -> Mapping[Version, int]:
         """The versions in the metadata log, and their commit times. Those that were not exported are exported first.
@@ -217,24 +226,28 @@ class ExportBuilder:
         writer = ManifestWriter(self._reads, self._cache, self._memory, exported, self._shared)
         is_read = version > self._oldest and replaces_files(header)
         before = await self._root_of(Version(version - 1)) if is_read else None
-        names = await writer.write(root, before, self._index)
         parent = await self._snapshot_below(version)
         parent_id = None if parent is None else self._id_of(parent)
         if version <= self._oldest:
             parent_id = header.snapshot.parent_id
-        records = [self._index.manifests[name] for name in names]
-        body = await asyncio.to_thread(
-            encode_manifest_list,
-            [record for record in records if record is not None],
-            snapshot_id=header.snapshot.snapshot_id,
-            parent_id=parent_id,
-            sequence_number=header.snapshot.sequence_number,
-            format_version=format_version,
-        )
-        location = self._folder.manifest_list(version, body, self._memory.salt)
+        location = ""
+
+        async def store_list(records: Sequence[ManifestRecord]) -> None:
+            nonlocal location
+            body = await asyncio.to_thread(
+                encode_manifest_list,
+                records,
+                snapshot_id=header.snapshot.snapshot_id,
+                parent_id=parent_id,
+                sequence_number=header.snapshot.sequence_number,
+                format_version=format_version,
+            )
+            location = self._folder.manifest_list(version, body, self._memory.salt)
+            await write(self._reads, self._folder.key(location), body, same_avro)
+
+        names = await writer.write(root, before, self._index, store_list)
         self._used.add(location)
         self._used.update(self._folder.manifest(name, self._memory.salt) for name in names)
-        await write(self._reads, self._folder.key(location), body, same_avro)
         snapshot = snapshot_json(
             header,
             parent_id=parent_id,

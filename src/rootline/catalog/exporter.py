@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from rootline.catalog.export_builder import ExportBuilder, stored_export
 from rootline.catalog.export_keys import FormatVersion, format_of
@@ -24,14 +26,14 @@ from rootline.catalog.export_memory import (
     Moment,
     TableMemory,
 )
-from rootline.catalog.metadata_log import shown_at
+from rootline.catalog.metadata_log import VERSIONS_AT_ONCE, shown_at
 from rootline.catalog.table_metadata import (
     SnapshotJson,
     StoredMetadata,
 )
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import SnapshotId, TableName, Version
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.page_reader import read_kept
@@ -40,6 +42,9 @@ from rootline.storage.metadata.root_reader import find_head, read_root
 from rootline.tree.state.addressable import Addressable, check_is_table
 
 __all__ = ["ExportCost", "ExportedTable", "FormatVersion", "TableExporter"]
+
+RECENT_S: Final = 2.0
+"""The time for which a commit may be planned on the newest root of an export."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,30 @@ class ExportedTable:
     asked_version: Version
 
 
+class _Looked(NamedTuple):
+    """The export of the head if it is stored, the head's root, and all roots that were read."""
+
+    stored: StoredMetadata | None
+    root: Root
+    roots: Mapping[Version, Root]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An export of the newest version that waits for the running one.
+
+    `committed`: its callers need this version or a newer one. `None`: one of them needs the head.
+    """
+
+    task: asyncio.Task[ExportedTable]
+    committed: Version | None
+
+    def join(self, committed: Version | None) -> None:
+        """Add a caller."""
+        known = self.committed
+        self.committed = None if known is None or committed is None else max(known, committed)
+
+
 _Wanted = tuple[TableName, FormatVersion, Version]
 _Newest = tuple[TableName, FormatVersion | None]
 
@@ -77,13 +106,20 @@ class TableExporter:
         self.base_url = base_url.rstrip("/")
         self._memory = ExportMemory(base_url, clock=clock)
         self._formats: OrderedDict[TableName, tuple[Version, FormatVersion]] = OrderedDict()
+        self._clock = clock
+        self._recent: OrderedDict[TableName, tuple[Moment, Root]] = OrderedDict()
         self._making: dict[_Wanted, asyncio.Task[StoredMetadata]] = {}
-        self._waiting: dict[_Newest, asyncio.Task[ExportedTable]] = {}
+        self._waiting: dict[_Newest, _Waiting] = {}
         self._turns: dict[_Newest, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[ExportedTable]] = set()
 
     async def export(
-        self, table: TableName, format_version: FormatVersion | None = None, version: Version | None = None
+        self,
+        table: TableName,
+        format_version: FormatVersion | None = None,
+        version: Version | None = None,
+        *,
+        committed: Version | None = None,
     ) -> ExportedTable:
         """The export of `version`, by default of the head.
 
@@ -91,6 +127,8 @@ class TableExporter:
             table: its name.
             format_version: by default the table's property `rootline.export.format`, else V3.
             version: an addressable version. While the table was never swept, also a version that was exported earlier.
+            committed: a version that a verdict has just named. The caller needs it, or any newer one, so the newest
+                version that is known may be exported instead of the head, without a LIST.
 
         Raises:
             Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`,
@@ -103,11 +141,12 @@ class TableExporter:
         wanted = (table, format_version)
         waiting = self._waiting.get(wanted)
         if waiting is not None:
-            return replace(await asyncio.shield(waiting), cost=ExportCost())
-        waiting = self._waiting[wanted] = asyncio.create_task(self._export_next(wanted))
-        self._tasks.add(waiting)
-        waiting.add_done_callback(self._finished)
-        return await asyncio.shield(waiting)
+            waiting.join(committed)
+            return replace(await asyncio.shield(waiting.task), cost=ExportCost())
+        waiting = self._waiting[wanted] = _Waiting(asyncio.create_task(self._export_next(wanted)), committed)
+        self._tasks.add(waiting.task)
+        waiting.task.add_done_callback(self._finished)
+        return await asyncio.shield(waiting.task)
 
     async def _export_next(self, wanted: _Newest) -> ExportedTable:
         """The export of the head, after the running one. Callers that arrive until then share it.
@@ -119,30 +158,38 @@ class TableExporter:
         try:
             await turn.acquire()
         finally:
-            del self._waiting[wanted]  # later callers may know of a newer version
+            waiting = self._waiting.pop(wanted)  # later callers may know of a newer version
         try:
-            return await self._export(*wanted, None)
+            return await self._export(*wanted, None, waiting.committed)
         finally:
             turn.release()
             if wanted not in self._waiting:
                 del self._turns[wanted]
 
     async def _export(
-        self, table: TableName, format_version: FormatVersion | None, version: Version | None
+        self,
+        table: TableName,
+        format_version: FormatVersion | None,
+        version: Version | None,
+        committed: Version | None = None,
     ) -> ExportedTable:
         requests = ExportRequests(self._store)
         reads = PlanningReads(requests, self._cache)
-        head = await _head(reads, table) if version is None else None
+        began, head = self._clock(), None
         if version is None:
-            assert head is not None
-            version = head
+            head = None if committed is None else self._known_head(table, format_version, committed)
+            version = head = await _head(reads, table) if head is None else head
+        looked = None
         if format_version is None:
-            format_version = await self._format(reads, table, version, head)
+            format_version, looked = await self._format(reads, table, version, head)
         memory = self._memory.of(table, format_version)
         stored = memory.finished.get(version)
         if stored is None or (head is None and memory.is_out_of_date):
-            stored = await self._shared(reads, memory, version, head)
+            stored = await self._shared(reads, memory, version, head, looked)
         shown = stored.version
+        root = self._cache.root(table)
+        if root is not None and root.header.version == head:
+            self._keep_recent(began, root)
         return ExportedTable(
             table=table,
             version=shown,
@@ -153,6 +200,12 @@ class TableExporter:
             cost=requests.cost,
             asked_version=version,
         )
+
+    def recent_root(self, table: TableName) -> Root | None:
+        """A root that was the newest one `RECENT_S` ago or later, if an export has read one."""
+        began, root = self._recent.get(table, (None, None))
+        is_recent = began is not None and self._clock().monotonic_s - began.monotonic_s <= RECENT_S
+        return root if is_recent else None
 
     async def snapshot(
         self, table: TableName, format_version: FormatVersion, version: Version, snapshot_id: SnapshotId
@@ -177,28 +230,51 @@ class TableExporter:
             making.cancel()
         await asyncio.gather(*makings, return_exceptions=True)
 
+    def _known_head(self, table: TableName, format_version: FormatVersion | None, committed: Version) -> Version | None:
+        """The newest known version, at least `committed`. `None`: the head must be listed."""
+        found = format_version or (self._formats[table][1] if table in self._formats else None)
+        memory = None if found is None else self._memory.of(table, found)
+        if memory is None or memory.head is None or memory.is_out_of_date:
+            return None
+        return max(committed, memory.head.version, committed if memory.newest is None else memory.newest)
+
     async def _format(
         self, reads: PlanningReads, table: TableName, version: Version, head: Version | None
-    ) -> FormatVersion:
-        """The format in the table's property, read once for each version."""
-        known = self._formats.pop(table, None)
+    ) -> tuple[FormatVersion, _Looked | None]:
+        """The format in the table's property, read once for each version.
+
+        Most versions have the format of the one before, so its export is looked for in the same round of requests.
+        """
+        known, looked = self._formats.pop(table, None), None
         if known is None or known[0] != version:
-            root, _ = await self._root(reads, table, version, head)
+            likely = None if known is None or head is None else self._memory.of(table, known[1])
+            if likely is not None and likely.newest is not None:
+                looked = await self._look(reads, likely, version)
+                root = looked.root
+            else:
+                root, _ = await self._root(reads, table, version, head)
             known = version, format_of((await self._memory.definition(reads, root.header)).properties)
             self._keep(reads, root)
+            if likely is not None and likely.folder.format_version is not known[1]:
+                looked = None
         self._formats[table] = known
         while len(self._formats) > TABLES_MAX:
             self._formats.popitem(last=False)
-        return known[1]
+        return known[1], looked
 
     async def _shared(
-        self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
+        self,
+        reads: PlanningReads,
+        memory: TableMemory,
+        version: Version,
+        head: Version | None,
+        looked: _Looked | None,
     ) -> StoredMetadata:
         """The result of the running export of `version`, or of a new one. Cancelling a caller does not cancel it."""
         wanted = (memory.folder.table, memory.folder.format_version, version)
         making = self._making.get(wanted)
         if making is None:
-            making = asyncio.create_task(self._found_or_made(reads, memory, version, head))
+            making = asyncio.create_task(self._found_or_made(reads, memory, version, head, looked))
             self._making[wanted] = making
             making.add_done_callback(lambda done: self._forget(wanted, done))
         return await asyncio.shield(making)
@@ -214,7 +290,12 @@ class TableExporter:
             done.exception()  # retrieved, so that asyncio does not report it if no caller waits
 
     async def _found_or_made(
-        self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
+        self,
+        reads: PlanningReads,
+        memory: TableMemory,
+        version: Version,
+        head: Version | None,
+        looked: _Looked | None,
     ) -> StoredMetadata:
         table = memory.folder.table
         async with memory.one_at_a_time:
@@ -225,17 +306,18 @@ class TableExporter:
                         await self._check_stays(reads, memory, version)
                     return stored
                 root, newest = await self._root(reads, table, version, head)
-            else:  # this process makes the table's exports, so the root is needed most likely
-                finding = stored_export(reads, memory, version), self._root(reads, table, version, head)
-                stored, (root, newest) = await asyncio.gather(*finding)
-                if stored is not None:
-                    return stored
+                roots = {version: root}
+            else:
+                found = looked or await self._look(reads, memory, version)
+                if found.stored is not None:
+                    return found.stored
+                root, roots = found.root, dict(found.roots)
+                newest = root.header
             memory.meet(newest)
 
-            roots = {root.header.version: root}
-
             async def earlier(number: Version) -> Root:
-                roots[number] = await read_root(reads, table, number, known=root)
+                if number not in roots:
+                    roots[number] = await read_root(reads, table, number, known=root)
                 return roots[number]
 
             oldest, _ = memory.readable_of(root.header)
@@ -246,6 +328,28 @@ class TableExporter:
             memory.keep(version, stored)
             self._keep(reads, root)
             return stored
+
+    async def _look(self, reads: PlanningReads, memory: TableMemory, head: Version) -> _Looked:
+        """Look for the export of the head, and read its root and those since the newest export, all at once.
+
+        This process makes the table's exports, so it needs them most likely.
+        """
+        table, known = memory.folder.table, self._cache.root(memory.folder.table)
+        after = head if memory.newest is None else memory.newest + 1
+        first = after if head - VERSIONS_AT_ONCE <= after <= head else head
+        roots: dict[Version, Root] = {}
+
+        async def read(number: Version) -> None:
+            try:
+                roots[number] = await read_root(reads, table, number, known=known)
+            except Corrupt as error:
+                if number == head or error.code != "object-missing":
+                    raise  # an earlier one may have expired
+
+        numbers = map(Version, range(first, head + 1))
+        stored, *_ = await asyncio.gather(stored_export(reads, memory, head), *map(read, numbers))
+        check_is_table(roots[head].header)
+        return _Looked(stored, roots[head], roots)
 
     async def _check_stays(self, reads: PlanningReads, memory: TableMemory, version: Version) -> None:
         """Raise `Invalid` (`version-unknown`) if the stored export of `version` may be deleted soon."""
@@ -272,6 +376,12 @@ class TableExporter:
             return newest, newest.header
         Addressable.of(newest.header, await read_kept(reads, newest.header)).check(version)
         return await read_root(reads, table, version, known=newest), newest.header
+
+    def _keep_recent(self, began: Moment, root: Root) -> None:
+        self._recent[root.header.table] = began, root
+        self._recent.move_to_end(root.header.table)
+        if len(self._recent) > TABLES_MAX:
+            self._recent.popitem(last=False)
 
     def _keep(self, reads: PlanningReads, root: Root) -> None:
         """Cache the metadata that was read, after it was verified."""

@@ -6,8 +6,8 @@ deletes (`converted_deletes`).
 Invariants: every live data file, vector and position delete file is in exactly one unit, unless a converted delete
 replaces it. A data file is DELETED in the version that removed or rewrote it. The unchanged part of a table has the
 same units from root to root, which are not opened. No unit contains an equality delete. A leaf is read only for a
-missing unit, to convert deletes, or to find rewritten files. Every manifest of the index is stored. Encoding never
-blocks the event loop.
+missing unit, to convert deletes, or to find rewritten files. Every manifest of the index is stored. The list may be
+stored before its last manifests, so it must not be named before `write` returns. Encoding never blocks the event loop.
 
 Theory. There are five kinds of unit: the rows of one block of the root (a compressed group of rows), 4,096 consecutive
 ordinals of a leaf without the dead ones, the entries of a leaf that this root removes, converted deletes, and the files
@@ -18,7 +18,7 @@ unit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import Final
@@ -298,18 +298,29 @@ def _all_of(entry: ContentEntry) -> str:
 LEAVES_AT_ONCE: Final = 4
 PUTS_AT_ONCE: Final = 16
 
+ListStore = Callable[[Sequence[ManifestRecord]], Awaitable[None]]
+"""Stores the manifest list with these records."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeUnit:
+    """A unit that is being made, or was made. `encoded`: its record, `None` if it is empty. `stored`: it is stored."""
+
+    encoded: asyncio.Future[ManifestRecord | None] = field(default_factory=asyncio.Future)
+    stored: asyncio.Event = field(default_factory=asyncio.Event)
+
 
 @dataclass(frozen=True, slots=True)
 class SharedWork:
     """The limits of one export, and the work that its versions have in common.
 
-    `units`: name of a unit that is being made, or was made → set once it is stored. `converting`: locked while equality
-    deletes are converted, because other versions need the same conversions.
+    `units`: by name. `converting`: locked while equality deletes are converted, because other versions need the same
+    conversions.
     """
 
     leaves: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LEAVES_AT_ONCE))
     puts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PUTS_AT_ONCE))
-    units: dict[str, asyncio.Event] = field(default_factory=dict)
+    units: dict[str, _MadeUnit] = field(default_factory=dict)
     converting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -334,10 +345,15 @@ class ManifestWriter:
         self._once = asyncio.Lock()
         self._shared = shared
 
-    async def write(self, root: Root, before: Root | None, index: Index) -> list[str]:
+    async def write(self, root: Root, before: Root | None, index: Index, store_list: ListStore) -> list[str]:
         """Store the missing units of `root` and add them to `index`. Return the names of all units.
 
-        `before`: the root before it, if `root` replaced files and that root can be read.
+        Args:
+            root: of any version.
+            before: the root before it, if `root` replaced files and that root can be read.
+            index: the stored manifests.
+            store_list: called once all records are known, beside the last PUTs of manifests. It is called a second time
+                if the store has other bytes of a manifest.
 
         Raises:
             Invalid: `export-unsupported`, `equality-delete-unread`, `file-unreadable`.
@@ -355,9 +371,9 @@ class ManifestWriter:
             if unit.name in index.manifests:
                 continue
             if unit.name in self._shared.units:
-                by_others.append(self._shared.units[unit.name])
+                by_others.append(self._shared.units[unit.name].stored)
                 continue
-            self._shared.units[unit.name] = asyncio.Event()
+            self._shared.units[unit.name] = _MadeUnit()
             if isinstance(unit.part, GivenEntries):
                 given.append(unit)
             else:
@@ -367,9 +383,25 @@ class ManifestWriter:
                 group.create_task(self._make(unit, None, index))
             for of_leaf in missing.values():
                 group.create_task(self._of_leaf(of_leaf, index))
+            listing = group.create_task(self._list_early(units, index, store_list))
         for made in by_others:  # if another version fails, this one is cancelled
             await made.wait()
+        records = [record for unit in units if (record := index.manifests[unit.name]) is not None]
+        if records != listing.result():
+            await store_list(records)
         return [unit.name for unit in units]
+
+    async def _list_early(self, units: Sequence[Unit], index: Index, store_list: ListStore) -> Sequence[ManifestRecord]:
+        """Store the list as soon as the records of all units are known. Return the records."""
+        records: list[ManifestRecord] = []
+        for unit in units:
+            is_stored = unit.name in index.manifests
+            made = None if is_stored else self._shared.units[unit.name].encoded
+            record = index.manifests[unit.name] if made is None else await asyncio.shield(made)
+            if record is not None:
+                records.append(record)
+        await store_list(records)
+        return records
 
     async def _replaced(self, before: Root, root: Root, vectors: Mapping[StoredAt, BitMap]) -> list[ContentEntry]:
         """The data files that rewrites in `root` replaced."""
@@ -416,16 +448,18 @@ class ManifestWriter:
         return leaf
 
     async def _make(self, unit: Unit, leaf: Leaf | None, index: Index) -> None:
-        async with self._shared.puts:
-            index.manifests[unit.name] = await self._stored(unit, await self._encoded(unit, leaf))
-            self._shared.units[unit.name].set()
-
-    async def _stored(self, unit: Unit, encoded: EncodedManifest | None) -> ManifestRecord | None:
-        if encoded is None:
-            return None
+        made = self._shared.units[unit.name]
         location = self._folder.manifest(unit.name, self._memory.salt)
-        included = await write(self._reads, self._folder.key(location), encoded.body, same_avro)
-        return replace(encoded.record, path=self._folder.absolute(location), length=len(included))
+        async with self._shared.puts:
+            encoded, record = await self._encoded(unit, leaf), None
+            if encoded is not None:
+                record = replace(encoded.record, path=self._folder.absolute(location), length=len(encoded.body))
+            made.encoded.set_result(record)
+            if encoded is not None and record is not None:
+                included = await write(self._reads, self._folder.key(location), encoded.body, same_avro)
+                record = replace(record, length=len(included))
+            index.manifests[unit.name] = record
+            made.stored.set()
 
     async def _encoded(self, unit: Unit, leaf: Leaf | None) -> EncodedManifest | None:
         """The manifest, or `None` if it would be empty."""

@@ -1,6 +1,6 @@
 """The metadata.json of an export: its snapshots, their JSON, and the check that a stored one is intact.
 
-Owns: the table metadata's members besides those of the definition, the snapshots' JSON, the digest in it. Does not own:
+Owns: the table metadata's members apart from the definition's, the snapshots' JSON, the digest in it. Does not own:
 schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), the location of the object
 (`export_keys`).
 Invariants: pure. The same roots make the same bytes. The snapshot log has no gap and ends in the current snapshot. The

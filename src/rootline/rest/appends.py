@@ -22,7 +22,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.rest.responses import Refusal, bad_request
@@ -72,6 +72,8 @@ _CLIENTS_COUNTS: Final = (
 )
 """The beginnings of a summary's words that count, or that are the table's own. They are not kept."""
 _APPEND, _REPLACE = "append", "replace"
+_NEAR: Final = 100
+"""The number of versions among which the base of a commit is looked for without a thread."""
 
 
 async def once(
@@ -108,6 +110,12 @@ class _OtherFiles(Refusal):
     """Another commit has the snapshot id. No file of the request is in the table."""
 
 
+class Appended(NamedTuple):
+    """A request that is done. `version`: of its commit, if it was committed just now."""
+
+    version: Version | None
+
+
 @dataclass(frozen=True, slots=True)
 class ClientAppend:
     """The snapshots that a client adds to a table. `request`: the digest of the whole request."""
@@ -118,11 +126,11 @@ class ClientAppend:
     asked: FormatVersion | None
     request: str
 
-    async def commit(self) -> bool:
+    async def commit(self) -> Appended | None:
         """Commit the snapshots, with the changes of the definition in the same request.
 
         Returns:
-            Whether the request is done. Otherwise it adds no file, and its changes of the definition remain.
+            The commit. `None`: the request adds no file, and its changes of the definition remain.
 
         Raises:
             Refusal: it is refused, or was refused by the coordinator.
@@ -130,11 +138,14 @@ class ClientAppend:
             Unavailable: nothing was published.
             OutcomeUnknown: it was published, and has no verdict yet.
         """
-        is_done = False
+        is_done, recent = False, self.writing.catalog.recent_root(self.table)
 
         async def plan() -> _Planned | None:
-            nonlocal is_done
-            found = await self._plan()
+            nonlocal is_done, recent
+            found = None if recent is None else await self._plan_on_recent(recent)
+            recent = None  # another plan is made on the newest version
+            if found is None:
+                found = await self._plan(await self.writing.head(self.table))
             if isinstance(found, _Planned):
                 return found
             is_done = found
@@ -142,15 +153,16 @@ class ClientAppend:
 
         outcome = await self._publish(plan)
         if outcome is None:
-            return is_done
+            return Appended(None) if is_done else None
         verdict, planned = outcome
         await self._settle(verdict, planned.found)
-        return True
+        version = verdict.version if verdict.kind is VerdictKind.COMMITTED else None
+        return Appended(None if version is None else Version(version))
 
     async def create(self, definition: TableDefinition) -> bool:
         """Create the table with the snapshots' files. The name is free.
 
-        Returns and raises as `commit`.
+        Returns whether the request is done. Raises as `commit`.
         """
         found = await self._read(None, definition)
         if not found.added:
@@ -244,9 +256,22 @@ class ClientAppend:
     def _writer(self) -> str:
         return f"{CLIENT_WRITER_PREFIX}{self.wanted.snapshots[0].snapshot_id}"
 
-    async def _plan(self) -> _Planned | bool:
-        """The intent for the newest version. `True`: the request is done. `False`: it adds no file."""
-        root = await self.writing.head(self.table)
+    async def _plan_on_recent(self, root: Root) -> _Planned | bool | None:
+        """As `_plan`, on a version that was the newest a moment ago. `None`: a plan needs the newest one.
+
+        The coordinator decides on the newest version in any case, and so does a refusal.
+        """
+        base = None if self.wanted.base is None else _version_of(root.header, self.wanted.base, _NEAR)
+        known = {schema.schema_id for schema in (await self.writing.definition(root)).schemas}
+        if base is None or any(each.schema_id not in known for each in self.wanted.snapshots):
+            return None
+        try:
+            return await self._plan(root)
+        except (MetadataMissing, Refusal, Invalid):
+            return None
+
+    async def _plan(self, root: Root) -> _Planned | bool:
+        """The intent on a version. `True`: the request is done. `False`: it adds no file."""
         definition = await self.writing.definition(root)
         if _has_committed(root.header, self._writer):
             await self._check_repeated(root, definition)
@@ -531,8 +556,12 @@ def _may_be_forgotten(header: RootHeader, base: Mapping[str, Any] | None) -> boo
     return header.snapshot.timestamp_ms - int(base["timestamp-ms"]) > _REMEMBERED_MS
 
 
-def _version_of(header: RootHeader, snapshot_id: int) -> Version | None:
-    """The addressable version with this snapshot id. Ids follow from versions, so it is found by counting back."""
-    wanted = SnapshotId(snapshot_id)
-    versions: Iterable[Version] = map(Version, range(header.version, header.versions.oldest - 1, -1))
+def _version_of(header: RootHeader, snapshot_id: int, versions_max: int | None = None) -> Version | None:
+    """The addressable version with this snapshot id, one of the newest `versions_max`. Ids follow from versions, so it
+    is found by counting back.
+    """
+    wanted, oldest = SnapshotId(snapshot_id), header.versions.oldest
+    if versions_max is not None:
+        oldest = max(oldest, Version(header.version - versions_max))
+    versions: Iterable[Version] = map(Version, range(header.version, oldest - 1, -1))
     return next((one for one in versions if snapshot_id_of(header.table_uuid, one) == wanted), None)

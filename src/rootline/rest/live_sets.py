@@ -38,10 +38,14 @@ from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import ContentEntry, FieldStatistics, FileFormat, Status
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile
+from rootline.schemas.object_keys import OwnKind, own_kind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_objects import gather_bounded
 
 _READS_AT_ONCE: Final = 8
+_BASES_MAX: Final = 16
+_BASE_MANIFESTS_MAX: Final = 1_000
+"""The lists of bases in memory, and the manifests of one. Clients that commit at once have few bases."""
 _ADDED, _DELETED, _TOTAL = "added-data-files", "deleted-data-files", "total-data-files"
 
 
@@ -155,8 +159,19 @@ def check_appends(table: TableName, found: Difference) -> None:
 
 
 async def _base_list(reads: ClientReads, location: str | None) -> Mapping[str, ListedManifest]:
-    with _of_base():
-        return {} if location is None else await reads.listed(location)
+    if location is None:
+        return {}
+    bases = reads.commits.bases
+    found = bases.get(location)
+    if found is None:
+        with _of_base():
+            found = await reads.listed(location)
+        is_export = own_kind(reads.folder.metadata(location)) is OwnKind.EXPORT_LIST  # others may be overwritten
+        if is_export and len(found) <= _BASE_MANIFESTS_MAX:
+            bases[location] = found
+            while len(bases) > _BASES_MAX:
+                del bases[next(iter(bases))]
+    return found
 
 
 @contextmanager

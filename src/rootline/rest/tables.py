@@ -102,8 +102,8 @@ async def commit(
             if wanted.is_create:
                 await _create_staged(writing, table, wanted, format_version, appending)
                 return await writing.answer(table, format_version)
-            if wanted.snapshots and await appending.commit():
-                return await writing.answer(table, format_version)
+            if wanted.snapshots and (done := await appending.commit()) is not None:
+                return await writing.answer(table, format_version, done.version)
             if await _change(writing, table, wanted, format_version) is None:
                 return await writing.load(table, format_version)
             return await writing.answer(table, format_version)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,9 +22,10 @@ from rootline.catalog.rest.catalog import RestCatalog
 from rootline.catalog.rest.responses import SnapshotMode, no_such_table
 from rootline.client.session import Session, WriterStamp
 from rootline.rest.refusals import about, after_commit
+from rootline.schemas.bytes.manifest_codec import ListedManifest
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, name_in_namespace, namespace_of
+from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.read_cache import PlanningReads
 from rootline.storage.metadata.root_reader import read_definition, table_root
@@ -58,12 +59,14 @@ class CommitsAtOnce:
     """The commits with files that run now, bounded in number and in memory.
 
     `running`: digest of a request and format of its response → its task, whose result is the response. `reading`: the
-    commits whose manifests are read. `large`: one commit at a time may have many files.
+    commits whose manifests are read. `large`: one commit at a time may have many files. `bases`: manifest list of an
+    export → its manifests.
     """
 
     running: RunningCommits = field(default_factory=dict)
     reading: FairTurns = field(default_factory=lambda: FairTurns(READ_AT_ONCE, READ_OF_ONE_TABLE))
     large: FairTurns = field(default_factory=FairTurns)
+    bases: dict[str, Mapping[str, ListedManifest]] = field(default_factory=dict)
     _small_turn: FairTurns = field(default_factory=FairTurns)
     _turn: FairTurns = field(default_factory=FairTurns)
 
@@ -106,15 +109,19 @@ class Writing:
         reads.keep()
         return found
 
-    async def answer(self, table: TableName, format_version: FormatVersion | None) -> bytes:
-        """The response for a table whose change is committed."""
+    async def answer(
+        self, table: TableName, format_version: FormatVersion | None, committed: Version | None = None
+    ) -> bytes:
+        """The response for a table whose change is committed, in version `committed` if that is known."""
         with after_commit(table):
-            return await self.load(table, format_version)
+            return await self.load(table, format_version, committed)
 
-    async def load(self, table: TableName, format_version: FormatVersion | None) -> bytes:
-        """The response for a table."""
+    async def load(
+        self, table: TableName, format_version: FormatVersion | None, committed: Version | None = None
+    ) -> bytes:
+        """The response for a table. `committed`: see `TableExporter.export`."""
         namespace, name = namespace_of(table), name_in_namespace(table)
-        loaded = await self.catalog.load(namespace, name, format_version, SnapshotMode.ALL, None)
+        loaded = await self.catalog.load(namespace, name, format_version, SnapshotMode.ALL, None, committed)
         assert loaded.body is not None, "no entity tag was given"
         return loaded.body
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import ancestors_of
 
-from rootline.catalog.client_snapshots import EARLIER_MAX, VERSION, SnapshotJson, versions_of, with_clients
+from rootline.catalog.client_snapshots import (
+    EARLIER_MAX,
+    VERSION,
+    SnapshotJson,
+    versions_of,
+    with_clients,
+    with_commits,
+)
 from rootline.catalog.export_keys import ExportFolder
 from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.table_metadata import metadata_json, read_metadata
@@ -73,20 +81,37 @@ def test_a_clients_id_is_a_second_name_of_the_version_that_has_its_commit() -> N
     assert chain([*beside, older, newer]) == [newer, older]
 
 
-def test_all_commits_of_the_newest_version_are_listed_and_a_hundred_of_earlier_ones() -> None:
-    def clients(version: int, count: int) -> list[tuple[int, str]]:
-        return [(version * 1000 + place, "append") for place in range(count)]
+def clients(version: int, count: int) -> list[tuple[int, str]]:
+    """So many commits of clients in a version."""
+    return [(version * 1000 + place, "append") for place in range(count)]
 
-    versions = [version_json(at, at - 1, *clients(at, 40)) for at in (1, 2, 3)]
+
+def test_all_commits_of_the_newest_version_are_listed_and_a_number_of_earlier_ones() -> None:
+    each = EARLIER_MAX // 3 + 2
+    versions = [version_json(at, at - 1, *clients(at, each)) for at in (1, 2, 3)]
     versions.append(version_json(4, 3, *clients(4, 250)))
     listed = [each["snapshot-id"] for each in with_clients(versions, ())[:-4]]
     assert listed == [
-        *range(1000 + 20, 1000 + 40),
-        *range(2000, 2000 + 40),
-        *range(3000, 3000 + 40),
+        *range(1000 + 3 * each - EARLIER_MAX, 1000 + each),
+        *range(2000, 2000 + each),
+        *range(3000, 3000 + each),
         *range(4000, 4000 + 250),
     ]
     assert len(listed) == 250 + EARLIER_MAX
+
+
+@given(st.lists(st.integers(0, EARLIER_MAX + 4), min_size=2, max_size=8))
+def test_an_export_omits_the_lists_of_commits_that_no_later_export_needs(counts: list[int]) -> None:
+    versions = [version_json(at, at - 1, *clients(at, count)) for at, count in enumerate(counts, start=1)]
+    stored = with_clients(versions[:-1], ())
+    known = list(versions_of(UUID, {each["snapshot-id"]: each for each in stored}).values())
+    assert with_clients([*known, versions[-1]], ()) == with_clients(versions, ())
+    kept = [each for each in known if CLIENT_SNAPSHOTS in each["summary"]]
+    assert sum(len(json.loads(each["summary"][CLIENT_SNAPSHOTS])) for each in kept[1:-1]) < EARLIER_MAX
+    complete = with_commits(known)
+    assert complete == versions[len(known) - len(complete) : len(known)]
+    for each in known[: len(known) - len(complete)]:
+        assert CLIENT_SNAPSHOTS not in each["summary"]
 
 
 def test_the_newest_words_of_jobs_stand_behind_the_window_and_the_chain_ends_where_it_ended() -> None:

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +18,8 @@ from pyiceberg.table import StaticTable
 
 from rootline.adapters.open import open_store
 from rootline.catalog.export_keys import FormatVersion
-from rootline.catalog.export_memory import FINISHED_MAX, ExportRequests
-from rootline.catalog.exporter import ExportCost, ExportedTable, TableExporter
+from rootline.catalog.export_memory import FINISHED_MAX, ExportRequests, Moment
+from rootline.catalog.exporter import RECENT_S, ExportCost, ExportedTable, TableExporter
 from rootline.connect import connect
 from rootline.ports.object_store import ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
@@ -31,6 +32,7 @@ from tests.catalog.exported_lake import (
     V3,
     ExportedLake,
     delete_by_id,
+    ids_of,
     metadata_of,
     rows,
     sorted_rows,
@@ -79,6 +81,72 @@ def test_a_small_commit_is_exported_without_opening_a_leaf(grown: ExportedLake) 
     cost = grown.export().cost
     assert (cost.lists, cost.gets, cost.puts) == (1, 2, 3)  # metadata.json asked for, root; manifest, list, metadata
     assert not [key for key in grown.read if "/leaves/" in key]
+
+
+def test_the_roots_since_the_newest_export_are_read_without_another_listing(grown: ExportedLake) -> None:
+    grown.export()
+    for number in range(300, 303):
+        grown.table.append(rows(number))
+    cost = grown.export().cost
+    assert (cost.lists, cost.gets, cost.puts) == (1, 4, 7)  # metadata.json asked for, three roots; manifests and lists
+
+
+def test_a_version_that_a_verdict_named_is_exported_without_a_listing(grown: ExportedLake) -> None:
+    first = grown.export()
+    grown.table.append(rows(300))
+    head = Version(grown.head)
+
+    def after_commit(exporter: TableExporter) -> ExportedTable:
+        return asyncio.run(exporter.export(TABLE, V3, committed=head))
+
+    found = after_commit(grown.exporter)
+    assert (found.version, found.cost.lists, found.cost.puts) == (head, 0, 3)
+    older = asyncio.run(grown.exporter.export(TABLE, V3, committed=first.version))
+    assert (older.version, older.cost) == (head, ExportCost()), "a newer one that is known is as good"
+    cold = after_commit(grown.fresh())
+    assert (cold.version, cold.cost.lists) == (head, 1), "an exporter that has seen no head lists the roots"
+
+
+def test_a_caller_who_needs_the_newest_version_gets_it_beside_one_who_does_not(grown: ExportedLake) -> None:
+    async def at_once() -> list[ExportedTable]:
+        running = asyncio.ensure_future(grown.exporter.export(TABLE, V3))
+        await asyncio.sleep(0)
+        first, second = (asyncio.ensure_future(grown.exporter.export(TABLE, V3, committed=at)) for at in (head, None))
+        await asyncio.to_thread(grown.table.append, rows(300))
+        return list(await asyncio.gather(running, first, second))
+
+    grown.export()
+    head = Version(grown.head)
+    _, first, second = asyncio.run(at_once())
+    assert first.version == second.version
+
+
+def test_a_root_of_an_export_is_recent_for_two_seconds(grown: ExportedLake) -> None:
+    now = Moment.now()
+    exporter = TableExporter(grown.store(), grown.base_url, clock=lambda: now)
+    assert exporter.recent_root(TABLE) is None
+    asyncio.run(exporter.export(TABLE, V3))
+    found = exporter.recent_root(TABLE)
+    assert found is not None
+    assert found.header.version == grown.head
+    now = replace(now, monotonic_s=now.monotonic_s + RECENT_S + 0.1)
+    assert exporter.recent_root(TABLE) is None
+
+
+@pytest.mark.parametrize("format_version", [V2, V3])
+def test_a_list_that_a_crash_left_without_its_manifest_is_completed(
+    grown: ExportedLake, format_version: FormatVersion
+) -> None:
+    grown.export(format_version, exporter=grown.fresh())
+    whole = grown.files()
+    for key in whole:
+        if "/manifests/" in key or key.endswith(".metadata.json"):
+            (grown.folder / key).unlink()
+    found = grown.export(format_version)
+    assert grown.files() == whole
+    assert ids_of(StaticTable.from_metadata(found.metadata_location).scan().to_arrow()) == ids_of(
+        grown.table.scan().to_arrow()
+    )
 
 
 def test_another_process_goes_on_from_what_is_stored(grown: ExportedLake) -> None:

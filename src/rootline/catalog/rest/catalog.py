@@ -3,10 +3,11 @@
 Owns: finding names with few requests and caching them, the cost and deadline of each request, names and labels of the
 metrics. Does not own: HTTP (`routes`), making exports (`exporter`), the rules for existing namespaces (`namespaces`).
 Invariants: read-only except for exports, and a folder for metadata of clients. The response for a table is its newest
-version at the time of the request. A caller that stops waiting does not stop an export that others wait for. Every
-response lists folders and heads again, so a removed or dropped name disappears. Engines descend level by level, so for
-them a namespace also exists if one below it does. The `table` label has at most `TABLES_MAX` values, all for tables
-exported here. Metrics may be set in one thread and read in another.
+version at the time of the request, or after a commit the version of the commit or a newer one. A caller that stops
+waiting does not stop an export that others wait for. Every response lists folders and heads again, so a removed or
+dropped name disappears. Engines descend level by level, so for them a namespace also exists if one below it does. The
+`table` label has at most `TABLES_MAX` values, all for tables exported here. Metrics may be set in one thread and read
+in another.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from rootline.catalog.rest.responses import (
     view_body,
 )
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import (
     NamespaceName,
@@ -380,9 +382,15 @@ class RestCatalog:
         await self._store.folders("")
 
     async def load(
-        self, namespace: str, name: str, format_version: FormatVersion | None, mode: SnapshotMode, known: str | None
+        self,
+        namespace: str,
+        name: str,
+        format_version: FormatVersion | None,
+        mode: SnapshotMode,
+        known: str | None,
+        committed: Version | None = None,
     ) -> LoadedTable:
-        """A table's newest version. `known`: the entity tags that the engine has.
+        """A table's newest version. `known`: the entity tags that the engine has. `committed`: as in an export.
 
         Raises:
             Refusal: there is no such table, or a view has its name.
@@ -391,7 +399,7 @@ class RestCatalog:
             Unavailable: the store does not respond, or the export is not done in time.
         """
         table = _table(namespace, name)
-        making = asyncio.ensure_future(self._export(table, format_version or self._default_format))
+        making = asyncio.ensure_future(self._export(table, format_version or self._default_format, committed))
         self._making.add(making)
         making.add_done_callback(self._made)
         done, _ = await asyncio.wait({making}, timeout=self._timeout_s)
@@ -418,6 +426,10 @@ class RestCatalog:
     ) -> Mapping[str, Any] | None:
         """A version's snapshot as engines see it. `None`: it changed no entries. Raises the errors of an export."""
         return await self._exporter.snapshot(table, format_version, version, snapshot_id)
+
+    def recent_root(self, table: TableName) -> Root | None:
+        """A root that was a table's newest one some seconds ago, if it is known."""
+        return self._exporter.recent_root(table)
 
     def format_of(self, asked: FormatVersion | None, properties: Mapping[str, str]) -> FormatVersion:
         """The format in which a table with these properties is shown to an engine that asked for `asked`."""
@@ -446,10 +458,12 @@ class RestCatalog:
         await asyncio.gather(*self._making, return_exceptions=True)
         await self._exporter.close()
 
-    async def _export(self, table: TableName, format_version: FormatVersion | None) -> ExportedTable:
+    async def _export(
+        self, table: TableName, format_version: FormatVersion | None, committed: Version | None
+    ) -> ExportedTable:
         began = time.monotonic()
         try:
-            exported = await self._exporter.export(table, format_version)
+            exported = await self._exporter.export(table, format_version, committed=committed)
         except RootlineError as error:
             if error.code not in NO_TABLE:
                 self.metrics.failed(error.code)
