@@ -52,6 +52,8 @@ class PyIceberg:
                 properties["commit.retry.num-retries"] = place["options"]["retries"]
             if "uri" in place["options"]:  # else an append that lost ten times waits up to a minute
                 properties |= {"commit.retry.max-wait-ms": "1000", "format-version": "2"}
+            if "snapshots" in place["options"]:
+                properties["rootline.export.snapshots"] = place["options"]["snapshots"]
             if "upkeep" in place["options"]:
                 properties |= {
                     "write.metadata.delete-after-commit.enabled": "true",

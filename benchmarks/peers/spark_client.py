@@ -52,6 +52,8 @@ class Spark:
         if place["creates"]:
             self._spark.sql(f"create namespace {namespace}")
             properties = f"'commit.retry.num-retries' = '{options['retries']}', 'commit.retry.max-wait-ms' = '1000'"
+            if "snapshots" in options:
+                properties += f", 'rootline.export.snapshots' = '{options['snapshots']}'"
             columns = "id bigint, name string"
             self._spark.sql(f"create table {self._table} ({columns}) using iceberg tblproperties ({properties})")
 

@@ -85,9 +85,10 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         ROOTLINE,
         "best",
         "`rootline coordinator` as a process of its own, log in SQLite, `connect(…, coordinator='elsewhere')`. In a "
-        "folder `connect`, and the first process hosts the coordinator and the worker",
+        "folder `connect`, and the first process hosts the coordinator and the worker. Behind its REST catalog, "
+        "`rootline.export.snapshots` is 20",
         _ours("rootline_peer"),
-        {"coordinator": "process"},
+        {"coordinator": "process", "snapshots": "20"},
         serves=rootline_catalog,
     ),
     Subject(
@@ -96,6 +97,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         "`connect`: the first process that opens the lake hosts the coordinator and the worker",
         _ours("rootline_peer"),
         appends="in a folder its best settings are its defaults",
+        serves=rootline_catalog,
     ),
     Subject(
         "PyIceberg",

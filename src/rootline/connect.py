@@ -8,6 +8,7 @@ the log even if `log` names one.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import os
@@ -47,7 +48,7 @@ from rootline.hosting.on_demand import HostOnDemand, LogOnDemand, lake_finder
 from rootline.library_log import keep_logs_quiet
 from rootline.ports.head_hints import NO_HINTS
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.read_cache import CACHE_BYTES_MAX, ReadCache
 
@@ -86,9 +87,12 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"rootline.{home}"), name)
 
 
+_LEFT_TURNS: Final = 100
+_LEFT_PAUSE_S: Final = 0.02
 CoordinatorPlace = Literal["auto", "elsewhere"]
 """`auto`: this process hosts the coordinator and the worker if the log is embedded and no other process does. It begins
-with its first record. If the log is in the warehouse's folder, it also begins a second after the first use.
+with its first record. If the log is in the warehouse's folder, it also begins a second after the first use, or at once
+if an ended process left undecided records.
 
 `elsewhere`: this process never hosts them.
 """
@@ -193,6 +197,7 @@ class EmbeddableLake:
             host = HostOnDemand(partial(self._host, store))
             log = LogOnDemand(host.open_log, find_lake)
             if self.log is None:
+                await self._decide_left(log)
                 host.host_later(log)
         if is_kafka(self.log):
             from rootline.adapters.open_redis import open_redis
@@ -213,6 +218,29 @@ class EmbeddableLake:
         cache, base_url = ReadCache(self.cache_bytes), warehouse_url(self.warehouse)
         hints = NO_HINTS if shared is None else shared.hints
         return Session(store, log, SystemEnvironment(), close, trouble, cache, base_url, hints=hints)
+
+    async def _decide_left(self, log: LogOnDemand) -> None:
+        """Host at once if an ended process left undecided records, and wait a while for their verdicts.
+
+        Then also a short program reads what was published before it began.
+        """
+        lock = open_lock(self.warehouse, self.log)
+        if lock is None or lock.is_held():
+            return
+        with contextlib.suppress(RootlineError):  # a reader needs no log, and the first record tries again
+            for _ in range(_LEFT_TURNS):
+                if not self._has_undecided():
+                    return
+                log.opened()
+                await asyncio.sleep(_LEFT_PAUSE_S)
+
+    def _has_undecided(self) -> bool:
+        path = Path(log_name(self.log, self.warehouse))
+        if not path.exists():
+            return False
+        from rootline.adapters.sqlite.log_archive import undecided_in
+
+        return bool(undecided_in(path))
 
     def _host(self, store: ObjectStore) -> EmbeddedHost:
         from rootline.hosting.embedded_host import EmbeddedHost

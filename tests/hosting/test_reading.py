@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +13,8 @@ import pytest
 
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.connect import connect
-from rootline.schemas.errors import Invalid, Unavailable
+from rootline.hosting.on_demand import importing
+from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from tests.services.s3_service import S3Service
 
 pytestmark = pytest.mark.slow
@@ -54,6 +58,57 @@ def test_a_lake_that_stays_open_is_hosted_though_nothing_is_written(tmp_path: Pa
         table = reader.table("demo.t")
         assert writer.table("demo.t").append({"id": [1]}, timeout_s=60).version == 1
         assert table.scan().count() == 1
+
+
+def test_a_short_program_reads_what_a_writer_left_undecided(tmp_path: Path) -> None:
+    with connect(tmp_path) as lake:
+        lake.create_table("demo.t", {"id": "long"})
+    with connect(tmp_path, coordinator="elsewhere") as writer, pytest.raises(OutcomeUnknown):
+        writer.table("demo.t").append({"id": [1]}, timeout_s=0.5)
+    with connect(tmp_path) as reader:
+        assert reader.table("demo.t").scan().count() == 1
+
+
+def test_a_lake_that_is_read_says_why_it_is_not_hosted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect(tmp_path) as lake:
+        lake.create_table("demo.t", {"id": "long"}).append({"id": [1]})
+    monkeypatch.setattr("rootline.hosting.on_demand.HOST_DELAY_S", 0.0)
+    monkeypatch.setenv("ROOTLINE_COORDINATOR__BATCH_INTENTS_MAX", "many")
+    with connect(tmp_path) as lake:
+        assert lake.table("demo.t").scan().count() == 1
+        deadline = time.monotonic() + 30
+        while "BATCH_INTENTS_MAX" not in caplog.text:
+            assert time.monotonic() < deadline, caplog.text
+            time.sleep(0.01)
+    assert "lake not hosted" in caplog.text
+
+
+def test_no_thread_forks_while_another_imports_what_a_host_needs() -> None:
+    imported, end = threading.Event(), threading.Event()
+
+    def load() -> None:
+        with importing():
+            imported.set()
+            end.wait(30)
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    threads = [threading.Thread(target=load), threading.Thread(target=fork)]
+    threads[0].start()
+    assert imported.wait(30)
+    threads[1].start()
+    threads[1].join(0.2)
+    assert threads[1].is_alive()
+    end.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 @pytest.mark.services

@@ -74,12 +74,15 @@ async def upload_all(session: Session, table: TableName, files: Iterable[tuple[s
         async with slots:
             await _upload(session, table, location, body)
 
+    failed: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
             for location, body in files:
                 group.create_task(one(location, body))
     except* (Unavailable, Internal) as failures:
-        raise failures.exceptions[0] from None
+        failed = failures.exceptions[0]  # raised here, it would become a group of one
+    if failed is not None:
+        raise failed
 
 
 async def _upload(session: Session, table: TableName, location: str, body: bytes) -> None:

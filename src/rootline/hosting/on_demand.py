@@ -3,14 +3,17 @@
 Owns: the time at which they are opened, naming the lake to its log. Does not own: their work (`embedded_host`, the
 adapters of a log).
 Invariants: a program that only reads, and ends within a second, opens no log and imports no coordinator. A lake in a
-folder that stays open is hosted also if nothing is written, because its log may contain undecided intents.
+folder that stays open is hosted also if nothing is written, because its log may get intents of processes that host
+nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from typing_extensions import override
@@ -18,7 +21,6 @@ from typing_extensions import override
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.intent_log import IntentSink, KnowsItsLake, NewRecord, VerdictSource
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import LogPosition, TableName
 
 if TYPE_CHECKING:
@@ -29,6 +31,17 @@ if TYPE_CHECKING:
 
 HOST_DELAY_S: Final = 1.0
 """Seconds after which a lake that was only read is hosted, so that a short program loads no coordinator."""
+
+
+_importing: Final = threading.Lock()
+os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Keep other threads from forking. A child would wait for ever for a module that a thread of its parent imports."""
+    with _importing:
+        yield
 
 
 class LogOnDemand(IntentSink, VerdictSource):
@@ -111,21 +124,29 @@ class HostOnDemand:
 
     def open_log(self) -> WriterLog:
         """Open the log, and start to host. Raises the errors of `make` and of its host."""
-        host = self._make()
+        host = self._imported()
         opened = host.open_log()
         self._host = host
         return opened
 
     def host_later(self, log: LogOnDemand) -> None:
-        """Open `log` after `HOST_DELAY_S`, unless a record opens it earlier. The first record reports a failure."""
+        """Open `log` after `HOST_DELAY_S`, unless a record opens it earlier. A failure is logged."""
         self._later = asyncio.get_running_loop().create_task(self._open_later(log), name="rootline host later")
 
     async def _open_later(self, log: LogOnDemand) -> None:
         await asyncio.sleep(HOST_DELAY_S)
-        with contextlib.suppress(RootlineError):
+        try:
             if not log.is_open:
-                await asyncio.to_thread(self._make)  # only for its imports, which take a while
+                await asyncio.to_thread(self._imported)  # only for its imports, which take a while
             log.opened()
+        except Exception as error:  # the first record tries again
+            import structlog
+
+            structlog.get_logger().warning("lake not hosted", action="not-hosted", reason=str(error) or repr(error))
+
+    def _imported(self) -> Host:
+        with importing():
+            return self._make()
 
     def trouble(self, table: TableName) -> str | None:
         """As `Host.trouble`. `None` also before this process hosts."""
