@@ -87,12 +87,12 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"rootline.{home}"), name)
 
 
-_LEFT_TURNS: Final = 100
-_LEFT_PAUSE_S: Final = 0.02
+_UNDECIDED_TURNS: Final = 100
+_UNDECIDED_PAUSE_S: Final = 0.02
 CoordinatorPlace = Literal["auto", "elsewhere"]
 """`auto`: this process hosts the coordinator and the worker if the log is embedded and no other process does. It begins
 with its first record. If the log is in the warehouse's folder, it also begins a second after the first use, or at once
-if an ended process left undecided records.
+if the log has undecided records of an ended process.
 
 `elsewhere`: this process never hosts them.
 """
@@ -196,8 +196,9 @@ class EmbeddableLake:
         else:
             host = HostOnDemand(partial(self._host, store))
             log = LogOnDemand(host.open_log, find_lake)
+            if self.log is None and local_folder(self.warehouse) is not None:
+                await self._decide_old(log)
             if self.log is None:
-                await self._decide_left(log)
                 host.host_later(log)
         if is_kafka(self.log):
             from rootline.adapters.open_redis import open_redis
@@ -219,26 +220,26 @@ class EmbeddableLake:
         hints = NO_HINTS if shared is None else shared.hints
         return Session(store, log, SystemEnvironment(), close, trouble, cache, base_url, hints=hints)
 
-    async def _decide_left(self, log: LogOnDemand) -> None:
-        """Host at once if an ended process left undecided records, and wait a while for their verdicts.
+    async def _decide_old(self, log: LogOnDemand) -> None:
+        """Host at once if the log has undecided records of an ended process, and wait a while for their verdicts.
 
         Then also a short program reads what was published before it began.
         """
         lock = open_lock(self.warehouse, self.log)
         if lock is None or lock.is_held():
             return
-        with contextlib.suppress(RootlineError):  # a reader needs no log, and the first record tries again
-            for _ in range(_LEFT_TURNS):
+        with contextlib.suppress(RootlineError):  # a reader needs no log
+            for _ in range(_UNDECIDED_TURNS):
                 if not self._has_undecided():
                     return
                 log.opened()
-                await asyncio.sleep(_LEFT_PAUSE_S)
+                await asyncio.sleep(_UNDECIDED_PAUSE_S)
 
     def _has_undecided(self) -> bool:
         path = Path(log_name(self.log, self.warehouse))
         if not path.exists():
             return False
-        from rootline.adapters.sqlite.log_archive import undecided_in
+        from rootline.adapters.sqlite.undecided import undecided_in
 
         return bool(undecided_in(path))
 

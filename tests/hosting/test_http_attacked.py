@@ -15,7 +15,7 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_file import FILE_NAME
+from rootline.adapters.sqlite.undecided import FILE_NAME
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.server import http_app, serve
 from rootline.coordinator.settings import CoordinatorSettings

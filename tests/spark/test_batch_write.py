@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import rootline.spark
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.adapters.posix_files import LakeLock
-from rootline.adapters.sqlite.log_file import FILE_NAME
+from rootline.adapters.sqlite.undecided import FILE_NAME
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rootline.adapters.sqlite.log_file import FILE_NAME
+from rootline.adapters.sqlite.undecided import FILE_NAME
 from rootline.schemas.intent import Intent
 from rootline.schemas.verdict import Verdict
 from tests.golden_files import FOLDER

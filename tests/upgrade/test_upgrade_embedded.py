@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rootline.adapters.open import open_archive
-from rootline.adapters.sqlite.log_file import FILE_NAME
+from rootline.adapters.sqlite.undecided import FILE_NAME
 from rootline.cli.app import app
 from rootline.client.lake import Lake
 from rootline.connect import connect

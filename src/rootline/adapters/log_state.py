@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rootline.adapters.open import is_kafka, log_name, open_lock, open_stored_log, open_topics
-from rootline.adapters.sqlite.log_archive import undecided_in
+from rootline.adapters.sqlite.undecided import undecided_in
 from rootline.ports.intent_feed import Lift, ParkedTable, Pause
 from rootline.schemas.identifiers import TableName
 

@@ -174,7 +174,7 @@ def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
     if is_kafka(url):
         raise Invalid("setting-invalid", f"log {url!r}: this needs an embedded log, and this log is on Kafka")
     from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-    from rootline.adapters.sqlite.log_file import FILE_NAME
+    from rootline.adapters.sqlite.undecided import FILE_NAME
 
     folder = _log_folder(url, warehouse)
     if folder is None or not (folder / FILE_NAME).is_file():
@@ -304,7 +304,7 @@ def log_name(url: str | None, warehouse: str) -> str:
     if is_kafka(url):
         settings = kafka_settings(url)
         return f"{settings.url}, topic {settings.intents_topic}: the consumer group {settings.group_id}"
-    from rootline.adapters.sqlite.log_file import FILE_NAME
+    from rootline.adapters.sqlite.undecided import FILE_NAME
 
     folder = _log_folder(url, warehouse)
     return "memory://" if folder is None else str(folder / FILE_NAME)

@@ -139,7 +139,7 @@ class HostOnDemand:
             if not log.is_open:
                 await asyncio.to_thread(self._imported)  # only for its imports, which take a while
             log.opened()
-        except Exception as error:  # the first record tries again
+        except Exception as error:
             import structlog
 
             structlog.get_logger().warning("lake not hosted", action="not-hosted", reason=str(error) or repr(error))

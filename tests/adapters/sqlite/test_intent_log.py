@@ -15,7 +15,8 @@ import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_file import FILE_NAME, LogWriter
+from rootline.adapters.sqlite.log_file import LogWriter
+from rootline.adapters.sqlite.undecided import FILE_NAME
 from rootline.ports.intent_feed import Delivered
 from rootline.schemas.errors import Corrupt, Fenced, Unavailable
 from rootline.schemas.verdict import Verdict, VerdictKind

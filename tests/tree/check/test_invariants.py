@@ -76,7 +76,7 @@ def job(identity: str, number: int, word: str = "1") -> JobProgress:
         ((job("a", 1),), "was dropped before a job that was idle longer"),
         ((job("b", 2), job("a", 5)), "after the snapshot's"),
         (tuple(job(str(number), 4) for number in range(65)), "the progress of 65 jobs"),
-        ((job("a", 1), job("b", 2), job("c", 4, "x" * 16_384)), "16384 bytes are allowed"),
+        ((job("a", 1), job("b", 2), job("c", 4, "x" * 65_536)), "65536 bytes are allowed"),
     ],
 )
 def test_progress_that_goes_back_or_is_dropped_too_early_is_noticed(

@@ -1,4 +1,4 @@
-"""An embedded log for inspection: the records that are still in it, newest first, and the undecided ones by table.
+"""An embedded log for inspection: the records that are still in it, newest first.
 
 Owns: reading in portions. Does not own: the SQL of records (`log_file`).
 Invariants: All invariants of the port `LogArchive`. No file is created. No lock is taken that a writer waits for.
@@ -6,16 +6,15 @@ Invariants: All invariants of the port `LogArchive`. No file is created. No lock
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from typing_extensions import override
 
-from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader
+from rootline.adapters.sqlite.log_file import LogReader
+from rootline.adapters.sqlite.undecided import FILE_NAME
 from rootline.ports.intent_log import LogArchive
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogPosition, LogRecord
@@ -114,23 +113,3 @@ def _reading(folder: Path) -> Iterator[LogReader | None]:
         yield reader
     finally:
         reader.close()
-
-
-def undecided_in(path: Path) -> Mapping[str, tuple[int, int]]:
-    """Key → the number of its records without a verdict, and when the oldest of them was appended, ms since the epoch.
-
-    Raises:
-        Unavailable: `log-unavailable`, the file cannot be read.
-    """
-    try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-            known = connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
-            rows = connection.execute(
-                "SELECT i.key, count(*), min(i.appended_ms) FROM intents i"
-                " LEFT JOIN verdicts v ON v.log_offset = i.log_offset"
-                " WHERE i.log_offset >= ? AND v.log_offset IS NULL GROUP BY i.key",
-                (int(known[0]) if known else 0,),
-            ).fetchall()
-    except sqlite3.Error as error:
-        raise Unavailable("log-unavailable", f"{path}: {error}. Check that the file exists and is readable") from error
-    return {(key or b"").decode(errors="replace"): (count, oldest_ms) for key, count, oldest_ms in rows}

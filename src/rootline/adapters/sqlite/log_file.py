@@ -35,6 +35,7 @@ from rootline.adapters.sqlite.meta_rows import (
     write_pause,
     write_stuck,
 )
+from rootline.adapters.sqlite.undecided import FILE_NAME
 from rootline.ports.intent_feed import Lift, ParkedTable, Pause
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.record_headers import Lake, content_headers, decode_lake, encode_lake, trace_headers
@@ -72,7 +73,6 @@ class OpenFile:
             )
 
 
-FILE_NAME: Final = "log.sqlite"
 _LOCK_NAME: Final = "log.lock"
 _APPLICATION_ID: Final = 0x524F4F54  # "ROOT", to distinguish the log from another program's database
 _BUSY_WAIT_S: Final = 10.0
