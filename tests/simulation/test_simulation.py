@@ -136,7 +136,7 @@ def test_tables_whose_columns_partitions_and_orders_change_are_what_the_accepted
 
 def test_what_is_swept_all_the_time_was_needed_by_no_one() -> None:
     """Behind kills, late removals and cut-off readers: `judge` reads all that is left."""
-    outcome = simulate(22, 200, expires=True)
+    outcome = simulate(24, 200, expires=True)
     assert outcome.committed >= 120
     assert outcome.sweeps >= 3
     assert outcome.swept >= 3
@@ -205,7 +205,7 @@ def test_a_sweep_that_does_not_wait_for_scans_is_found(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(SweepLimits, "of_properties", wrong)
     with pytest.raises(AssertionError, match="after a reader could plan to read it"):
-        simulate(31, 150, expires=True)
+        simulate(33, 150, expires=True)
 
 
 def test_a_worker_that_removes_roots_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
