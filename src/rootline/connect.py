@@ -198,7 +198,6 @@ class EmbeddableLake:
             log = LogOnDemand(host.open_log, find_lake)
             if self.log is None and local_folder(self.warehouse) is not None:
                 await self._decide_old(log)
-            if self.log is None:
                 host.host_later(log)
         if is_kafka(self.log):
             from rootline.adapters.open_redis import open_redis

@@ -13,7 +13,7 @@ import pytest
 
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.connect import connect
-from rootline.hosting.on_demand import importing
+from rootline.hosting.on_demand import IMPORTING
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from tests.services.s3_service import S3Service
 
@@ -102,7 +102,7 @@ def test_no_thread_forks_while_another_imports_what_a_host_needs() -> None:
     imported, end = threading.Event(), threading.Event()
 
     def load() -> None:
-        with importing():
+        with IMPORTING:
             imported.set()
             end.wait(30)
 

@@ -19,7 +19,7 @@ from rootline.adapters.open import WriterLog, log_name
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_parts, embedded_settings
-from rootline.hosting.on_demand import importing
+from rootline.hosting.on_demand import IMPORTING
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import RootlineError
@@ -163,7 +163,7 @@ class EmbeddedHost:
 
 
 def _small_worker(parts: LakeParts, registry: CollectorRegistry) -> WorkerService:
-    with importing():
+    with IMPORTING:
         from rootline.client.data_file_writer import write_rewritten_files
         from rootline.workers.app import WorkerService
         from rootline.workers.settings import worker_settings

@@ -10,10 +10,9 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from typing_extensions import override
@@ -33,15 +32,10 @@ HOST_DELAY_S: Final = 1.0
 """Seconds after which a lake that was only read is hosted, so that a short program loads no coordinator."""
 
 
-_importing: Final = threading.Lock()
-os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
-
-
-@contextlib.contextmanager
-def importing() -> Iterator[None]:
-    """Keep other threads from forking. A child would wait for ever for a module that a thread of its parent imports."""
-    with _importing:
-        yield
+IMPORTING: Final = threading.Lock()
+"""Locked while a thread imports a host or its worker, so that no other one forks. The child would wait for ever for a
+module that a thread of its parent imports."""
+os.register_at_fork(before=IMPORTING.acquire, after_in_parent=IMPORTING.release, after_in_child=IMPORTING.release)
 
 
 class LogOnDemand(IntentSink, VerdictSource):
@@ -145,7 +139,7 @@ class HostOnDemand:
             structlog.get_logger().warning("lake not hosted", action="not-hosted", reason=str(error) or repr(error))
 
     def _imported(self) -> Host:
-        with importing():
+        with IMPORTING:
             return self._make()
 
     def trouble(self, table: TableName) -> str | None:

@@ -211,7 +211,7 @@ async def name_state(store: ObjectStore, name: TableName) -> NameState | None:
 
 
 async def root_if_readable(store: ObjectStore, name: TableName, known: Root | None = None) -> Root | None:
-    """The newest root of a table, or `None` if it is damaged. Raises the errors of `table_root`, if there is none."""
+    """The newest root of a table, or `None` if it is damaged. Without a table, raises the errors of `table_root`."""
     try:
         return await table_root(store, name, known)
     except Corrupt as error:
