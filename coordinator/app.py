@@ -373,7 +373,7 @@ class CoordinatorService:
             case Noted.CLOCKS_APART:
                 log.warning("clocks went apart", reason=note.detail, **what)
             case Noted.PROGRESS_DROPPED:
-                log.warning("progress of streaming jobs dropped", reason=note.detail, **what)
+                log.warning("progress of a streaming job dropped", reason=note.detail, **what)
             case Noted.ROOT_LANDED:
                 pass  # `VerdictLines.landed` logs it
             case _:

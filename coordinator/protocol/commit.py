@@ -72,11 +72,10 @@ from rootline.tree.commit.apply import apply_batch
 from rootline.tree.commit.verdicts import answer, is_last_decided, log_went_back, next_offset
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, Needs, NoTable, Record, Stamp
 from rootline.tree.parts.log import clocks_apart
-from rootline.tree.parts.progress import dropped_jobs
 
 _TRACES_MAX: Final = 8
-_JOBS_CHARS_MAX: Final = 1_000
-"""The characters of the jobs in a report."""
+_JOB_CHARS_MAX: Final = 1_000
+"""The characters of a job in a report."""
 
 # Load the head
 
@@ -352,12 +351,11 @@ def confirmed(machine: TableMachine, decision: Confirmed, tick: Tick) -> Move:
     elapsed_s = tick.monotonic_s - decision.put_at_s
     notes = [Report(Noted.ROOT_LANDED, str(len(machine.batch)), attempt.version, elapsed_s, traces)]
     if machine.head is not None:
-        before, new = machine.head.header, attempt.applied.state.header
-        apart, dropped = clocks_apart(before, new), dropped_jobs(before, new)
+        apart = clocks_apart(machine.head.header, attempt.applied.state.header)
         if apart is not None:
             notes.append(Report(Noted.CLOCKS_APART, apart, attempt.version))
-        if dropped:
-            notes.append(Report(Noted.PROGRESS_DROPPED, ", ".join(dropped)[:_JOBS_CHARS_MAX], attempt.version))
+    for job in attempt.applied.dropped_jobs:
+        notes.append(Report(Noted.PROGRESS_DROPPED, job[:_JOB_CHARS_MAX], attempt.version))
     after = machine._replace(
         head=attempt.applied.state,
         base_ms=decision.dated_ms,

@@ -186,7 +186,7 @@ class CoordinatorMetrics:
         )
         self._dropped = self._counter(
             "rootline_progress_dropped_total",
-            "Roots that dropped the progress of streaming jobs of Iceberg clients, because other jobs took the room.",
+            "Streaming jobs of Iceberg clients whose progress was dropped, because other jobs took the room.",
         )
         self._last_commit = self._gauge(
             "rootline_last_commit_timestamp_seconds", "Timestamp of the newest root that this process wrote.", "table"

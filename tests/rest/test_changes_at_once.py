@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,18 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import LongType
 
 from rootline.client import new_files, planned_change
+from rootline.client.new_files import commit_intent
 from rootline.client.producer import await_verdict
+from rootline.client.session import Session, WriterStamp
 from rootline.connect import connect
 from rootline.rest import appends
 from rootline.schemas.errors import Unavailable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.verdict import Verdict
 from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.catalog.served_catalog import served
-from tests.rest.hand_made import HandMade
+from tests.rest.hand_made import ADDED, HandMade, fresh_id
 from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem, writing_catalog
 
 
@@ -172,17 +177,19 @@ def test_no_row_arrives_between_the_check_of_a_required_snapshot_and_the_commit(
 
 
 @pytest.mark.parametrize(
-    ("required", "change"),
+    ("required", "change", "statuses"),
     [
-        ([{"type": "assert-current-schema-id", "current-schema-id": 0}], "column"),
-        ([{"type": "assert-last-assigned-field-id", "last-assigned-field-id": 2}], "column"),
-        ([{"type": "assert-default-spec-id", "default-spec-id": 0}], "spec"),
-        ([{"action": "upgrade-format-version", "format-version": 2}], "format"),
+        ([{"type": "assert-current-schema-id", "current-schema-id": 0}], "column", (409, 409)),
+        ([{"type": "assert-last-assigned-field-id", "last-assigned-field-id": 2}], "column", (409, 409)),
+        ([{"type": "assert-default-spec-id", "default-spec-id": 0}], "spec", (409, 409)),
+        ([{"action": "upgrade-format-version", "format-version": 2}], "format", (400, 400)),
+        ([], "sweep", (400, 400)),
+        ([], "expiry", (409, 409)),
     ],
-    ids=["schema", "field", "spec", "format"],
+    ids=["schema", "field", "spec", "format", "metadata-folder", "expired-base"],
 )
 def test_rows_that_one_catalog_refused_are_not_committed_by_a_slower_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: list[Any], change: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: list[Any], change: str, statuses: tuple[int, int]
 ) -> None:
     reached, may_go_on = threading.Event(), threading.Event()
     difference = appends.difference
@@ -194,10 +201,12 @@ def test_rows_that_one_catalog_refused_are_not_committed_by_a_slower_one(
         return await difference(*given)
 
     with writing_catalog(tmp_path) as catalog, served(tmp_path, log="") as url:
-        properties = {"rootline.export.format": "2"}
+        properties = {"rootline.export.format": "2", "rootline.sweep.client-files": "true"}
         assert catalog.create("demo", name="kept", schema=SCHEMA, properties=properties).status_code == 200
+        earlier = HandMade(catalog, "demo.kept")
+        assert catalog.commit("demo.kept", *earlier.append(earlier.file(9))).status_code == 200
         client = HandMade(catalog, "demo.kept")
-        updates, requirements = client.append(client.file(1))
+        updates, requirements = _append_in_metadata(client)
         body = {
             "requirements": [*requirements, *(each for each in required if "type" in each)],
             "updates": [*(each for each in required if "action" in each), *updates],
@@ -213,17 +222,50 @@ def test_rows_that_one_catalog_refused_are_not_committed_by_a_slower_one(
         status, message = problem(catalog.client.post("/namespaces/demo/tables/kept", json=body))
         may_go_on.set()
         thread.join()
-        assert (status, slow[0].status_code) == ((400, 400) if change == "format" else (409, 409)), message
-        assert client.ids() == []
+        assert (status, slow[0].status_code) == statuses, message
+        assert client.ids() == ([7, 9] if change == "expiry" else [9])
+
+
+def _append_in_metadata(client: HandMade) -> tuple[list[Any], list[Any]]:
+    """A request whose list and manifest are in `metadata/`, as some clients write them."""
+    snapshot_id, folder = fresh_id(), f"{client.location}/metadata"
+    manifest = client.manifest(snapshot_id, [(ADDED, client.file(1))], path=f"{folder}/{uuid.uuid4()}-m0.avro")
+    where = f"{folder}/snap-{snapshot_id}-0-{uuid.uuid4()}.avro"
+    listed = client.manifest_list(snapshot_id, [*client.inherited(), manifest], path=where)
+    return client.request(client.snapshot(snapshot_id, listed, added_data_files="1"))
+
+
+def _expire_all_but_the_newest(catalog: WritingCatalog) -> None:
+    table = catalog.lake.table("demo.kept")
+    table.append({"id": [7], "ts": [None]})
+    header = table.head()
+    expiry = Intent(
+        intent_id=uuid.uuid4().hex,
+        table=TableName("demo.kept"),
+        table_uuid=header.table_uuid,
+        kind=IntentKind.EXPIRE,
+        ref=VersionReference(version=header.version),
+        made_from_version=header.version,
+    )
+
+    async def publish(session: Session) -> None:
+        await commit_intent(session, WriterStamp(), expiry, timeout_s=30)
+
+    catalog.lake.holder.run(publish)
 
 
 def _change(catalog: WritingCatalog, change: str) -> None:
     match change:
+        case "expiry":
+            _expire_all_but_the_newest(catalog)
+            return
+        case "sweep":
+            updates: list[Any] = [{"action": "set-properties", "updates": {"rootline.sweep.client-files": "false"}}]
         case "column":
             column = {"id": 3, "name": "more", "type": "long", "required": False}
             schema = {**catalog.load("demo.kept")["schemas"][0]}
             schema["fields"] = [*schema["fields"], column]
-            updates: list[Any] = [
+            updates = [
                 {"action": "add-schema", "schema": schema},
                 {"action": "set-current-schema", "schema-id": -1},
             ]

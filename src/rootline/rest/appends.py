@@ -296,7 +296,7 @@ class ClientAppend:
                 return True
             raise self._unknown("its snapshot is listed, and its files are not in the table any more")
         is_append = all(each.operation == _APPEND for each in wanted.snapshots)
-        seen = 0 if base is None else int(base["sequence-number"])
+        seen = 0 if base is None else int(base.snapshot["sequence-number"])
         summary = self._summary(found, after, header.progress, seen)
         if header.locations.horizon_ms:
             await self._check_stored(found)
@@ -310,6 +310,7 @@ class ClientAppend:
             writer_sequence=_SEQUENCE,
             schema_id=self._schema_id(before, base) if after is before else after.current_schema_id,
             read_sequence_number=seen,
+            made_from_version=None if base is None else base.version,
             isolation=Isolation.SNAPSHOT if is_append else Isolation.SERIALIZABLE,
             filter=None if is_append else "true",  # an overwrite that removes nothing must not miss a row
             add_data_files=new.files,
@@ -356,8 +357,8 @@ class ClientAppend:
         if wanted.may_replace and not await writing.refs(self.table, self.asked):
             raise bad_request(replacing_with_rows(self.table))
 
-    async def _base(self, header: RootHeader, format_version: FormatVersion) -> Mapping[str, Any] | None:
-        """The snapshot that the client built on, as an export shows it, or `None` if the client saw none.
+    async def _base(self, header: RootHeader, format_version: FormatVersion) -> _Base | None:
+        """The version that the client built on, or `None` if the client saw none.
 
         Raises:
             Refusal: it is not a version of the table that can still be read.
@@ -374,17 +375,17 @@ class ClientAppend:
                     raise
                 found = None
             if found is not None:
-                return found
+                return _Base(version, found)
         raise commit_failed(
             f"Requirement failed: branch main has changed: snapshot {wanted} is not a version of {self.table} that can "
             "still be read: reload the table"
         )
 
-    async def _read(self, base: Mapping[str, Any] | None, definition: TableDefinition) -> Difference:
+    async def _read(self, base: _Base | None, definition: TableDefinition) -> Difference:
         """The checked difference between `base` and the client's last snapshot."""
         writing, table, snapshots = self.writing, self.table, self.wanted.snapshots
         reads = self._reads(definition)
-        before = None if base is None else str(base["manifest-list"])
+        before = None if base is None else str(base.snapshot["manifest-list"])
         try:
             async with asyncio.timeout(writing.timeout_s), writing.commits.reading.of(table):
                 found = await difference(reads, before, [each.manifest_list for each in snapshots], definition)
@@ -419,13 +420,13 @@ class ClientAppend:
                     f"{file.file_size_in_bytes}: correct the manifest"
                 )
 
-    def _schema_id(self, definition: TableDefinition, base: Mapping[str, Any] | None) -> int | None:
+    def _schema_id(self, definition: TableDefinition, base: _Base | None) -> int | None:
         """The schema that the client wrote for, by which rows for a table that was replaced since are recognized."""
         known = {schema.schema_id for schema in definition.schemas}
         stated_id = self.wanted.snapshots[-1].schema_id
         if stated_id in known:
             return stated_id
-        return None if base is None else int(base["schema-id"])
+        return None if base is None else int(base.snapshot["schema-id"])
 
     def _summary(self, found: Difference, definition: TableDefinition, known: Progress, seen: int) -> dict[str, str]:
         """The words of the intent. Raises `Refusal`: they are too long, or a job has stated them before."""
@@ -530,6 +531,13 @@ class ClientAppend:
             raise self._unknown(error.message) from error
 
 
+class _Base(NamedTuple):
+    """The version that a client built on, and its snapshot as an export shows it."""
+
+    version: Version
+    snapshot: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class _Planned:
     """An intent, and the difference that it makes."""
@@ -549,11 +557,11 @@ def _has_committed(header: RootHeader, writer: str) -> bool:
     return record is not None and committed_version((record,), _SEQUENCE) is not None
 
 
-def _may_be_forgotten(header: RootHeader, base: Mapping[str, Any] | None) -> bool:
+def _may_be_forgotten(header: RootHeader, base: _Base | None) -> bool:
     """Whether the ledger may have forgotten a commit that was made on `base`."""
     if base is None:
         return header.version > 0
-    return header.snapshot.timestamp_ms - int(base["timestamp-ms"]) > _REMEMBERED_MS
+    return header.snapshot.timestamp_ms - int(base.snapshot["timestamp-ms"]) > _REMEMBERED_MS
 
 
 def _version_of(header: RootHeader, snapshot_id: int, versions_max: int | None = None) -> Version | None:

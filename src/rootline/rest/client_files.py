@@ -23,8 +23,8 @@ from typing import Final
 
 from rootline.catalog.rest.responses import Refusal, bad_request
 from rootline.maintenance.limits import CLIENT_FILES_PROPERTY
-from rootline.ports.object_store import ObjectStore
-from rootline.rest.writing import CommitsAtOnce
+from rootline.ports.object_store import ObjectStore, StoredObject
+from rootline.rest.writing import SMALL_BYTES, CommitsAtOnce
 from rootline.schemas.bytes.foreign_avro import MANIFEST_LIMITS, AvroLimits
 from rootline.schemas.bytes.manifest_codec import ListedManifest, listed_manifests, manifest_entries
 from rootline.schemas.content_entry import ContentEntry
@@ -33,7 +33,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_rules import check_location, is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES, OwnKind, is_absolute, own_kind
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.stored_objects import read_stored
+from rootline.storage.stored_objects import get_up_to, read_stored, stored_key
 
 _MIB: Final = 1 << 20
 LIST_LIMITS: Final = replace(
@@ -144,12 +144,21 @@ class ClientReads:
             MetadataMissing: there is no such list.
             Refusal: it is outside the table's folder, too large, or not a list.
         """
-        body = await self._read(location, None, LIST_LIMITS.object_bytes)
-        async with self.commits.turn(self.folder.table, len(body)):
-            try:
-                return await asyncio.to_thread(self._by_place, body, location[:200])
-            except Corrupt as error:
-                raise bad_request(f"{self.folder.table}: manifest list {error.message}") from error
+        table, place = self.folder.table, self.folder.metadata(location)
+        found = await get_up_to(self.store, stored_key(table, place), SMALL_BYTES)
+        if found is None:
+            raise self._missing(location)
+        if isinstance(found, StoredObject):
+            async with self.commits.turn(table, len(found.body)):
+                return await self._decoded_list(found.body, location)
+        async with self.commits.turn(table, found.length):  # one large list at a time is in memory
+            return await self._decoded_list(await self._read(location, None, LIST_LIMITS.object_bytes), location)
+
+    async def _decoded_list(self, body: bytes, location: str) -> dict[str, ListedManifest]:
+        try:
+            return await asyncio.to_thread(self._by_place, body, location[:200])
+        except Corrupt as error:
+            raise bad_request(f"{self.folder.table}: manifest list {error.message}") from error
 
     def _by_place(self, body: bytes, name: str) -> dict[str, ListedManifest]:
         found: dict[str, ListedManifest] = {}
@@ -209,8 +218,11 @@ class ClientReads:
             return await read_stored(self.store, table, place, code="leaf-corrupt", length=length, bytes_max=bytes_max)
         except Corrupt as error:
             if error.code == "object-missing":
-                words = f"{table}: {location[:200]!r} does not exist: write it before the commit"
-                raise MetadataMissing(400, "BadRequestException", words) from None
+                raise self._missing(location) from None
             raise bad_request(f"{table}: {error.message}") from error
         except Invalid as error:
             raise bad_request(f"{table}: {error.message}") from error
+
+    def _missing(self, location: str) -> MetadataMissing:
+        words = f"{self.folder.table}: {location[:200]!r} does not exist: write it before the commit"
+        return MetadataMissing(400, "BadRequestException", words)

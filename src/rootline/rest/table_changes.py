@@ -166,7 +166,13 @@ class TableCommit:
 
     @property
     def _needs_definition(self) -> bool:
-        """Whether it is only right for the definition that it was checked against."""
+        """Whether it is only right for the definition that it was checked against.
+
+        Rows are, because the table's properties decide where a client's metadata may be, and what is read of it. A
+        catalog that refuses a request must not be contradicted by another one, which read the table earlier.
+        """
+        if self.snapshots:
+            return True
         named = {each["type"] for each in self.requirements} | {each["action"] for each in self.definitions}
         return self.format_version is not None or not named <= {_CREATE, _UUID, _REF, *_PROPERTIES}
 
@@ -208,7 +214,7 @@ class TableCommit:
     def changes_of(self, shown: ShownTable, digest: bytes, *, is_replace: bool) -> DefinitionChanges | None:
         """The changes of the table's definition, whose SHA-256 is `digest`. `None` if the request names no change.
 
-        Rows that require a definition have a change without effect, because it names the definition. `is_replace`:
+        Rows have at least a change without effect, because it names the definition. `is_replace`:
         whether all rows are removed with the changes.
 
         Raises:
@@ -232,7 +238,7 @@ class TableCommit:
         changes = parsed_changes(_without_handed_on(made, shown.definition.properties))
         if changes is None:
             kept = SetCurrentSchema(shown.definition.current_schema_id)
-            return DefinitionChanges(digest, (kept,)) if self.snapshots and self._needs_definition else None
+            return DefinitionChanges(digest, (kept,)) if self.snapshots else None
         planned = DefinitionChanges(digest if self._needs_definition else None, changes.changes)
         return planned if is_replace else own_changes(planned, shown.exported)
 

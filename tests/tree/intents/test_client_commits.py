@@ -19,7 +19,7 @@ from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.parts.progress import ClientSnapshot, JobProgress
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.parts.progress import JOBS_MAX, PROGRESS_BYTES_MAX, dropped_jobs, with_moved
+from rootline.tree.parts.progress import JOBS_MAX, PROGRESS_BYTES_MAX, with_moved
 from tests.tree.commit.test_order_of_steps import answer, lake_with_a_past
 from tests.tree.intents.test_rewrite import rewrite
 from tests.tree.tables import DEFINITION, append, codes, create, data_file, intent, kinds, new_lake, removed
@@ -245,11 +245,21 @@ def test_many_jobs_leave_the_newest_that_fit() -> None:
     for number in range(JOBS_MAX + 6):
         lake.put(commit(7 + number, 1, **{f"job-{number}": "1"}))
     assert list(steps(lake.head.header)) == [f"job-{number}" for number in range(6, JOBS_MAX + 6)]
-    before, after = lake.states[-2].header, lake.head.header
-    assert (dropped_jobs(before, after), dropped_jobs(after, after)) == (["job-5"], [])
-    assert dropped_jobs(before, replace(after, table_uuid=uuid.UUID(int=77))) == [], "of another table"
     assert codes(lake.put(commit(1_000, 1, **{"job-3": "2"}))) == [None], "a job that was dropped is not fenced"
     assert codes(lake.put(commit(1_001, 1, **{"job-60": "2"}))) == ["progress-moved"]
+
+
+def test_a_commit_that_was_made_from_an_expired_version_is_refused() -> None:
+    lake = new_lake(append("a"), append("b"))
+    version = lake.head.header.version
+    items = [commit(7 + back).model_copy(update={"made_from_version": version - back}) for back in range(2)]
+    named = VersionReference(version=version)
+    assert codes(lake.put(intent(IntentKind.EXPIRE, ref=named, made_from_version=version))) == [None]
+    assert codes(lake.put(*items)) == [None, "stale-source"]
+    of_a_writer = append("c").model_copy(update={"made_from_version": version - 1})
+    assert codes(lake.put(of_a_writer)) == [None], "only a catalog refuses rows because their version expired"
+    future = commit(20).model_copy(update={"made_from_version": lake.head.header.version + 1})
+    assert codes(lake.put(future)) == ["version-unknown"]
 
 
 jobs = st.builds(

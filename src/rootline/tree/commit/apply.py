@@ -100,7 +100,8 @@ def apply_batch(
         limits=limits,
     )
     after, body = next_root(draft, following.header, following.pages)
-    return Applied(after, body, tuple(decisions.verdicts), (*decisions.objects, *following.objects))
+    objects = (*decisions.objects, *following.objects)
+    return Applied(after, body, tuple(decisions.verdicts), objects, tuple(decisions.dropped_jobs))
 
 
 def _check_batch(state: TableState | None, table: TableName, records: Sequence[Record]) -> None:

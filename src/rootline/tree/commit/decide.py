@@ -77,7 +77,7 @@ from rootline.tree.parts.ledger import (
     with_rejected,
 )
 from rootline.tree.parts.outcomes import OutcomeDraft
-from rootline.tree.rules.client_rules import check_progress, client_commit_of, move_jobs, words_for_root
+from rootline.tree.rules.client_rules import check_base, client_commit_of, move_jobs, words_for_root
 from rootline.tree.rules.file_rules import check_named_once, files_to_verify
 from rootline.tree.rules.isolation_rules import check_isolation
 from rootline.tree.state.addressable import dropped_words
@@ -172,7 +172,8 @@ def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
     check_named_once(intent)
     if intent.isolation is not Isolation.SNAPSHOT:
         check_isolation(seen, intent)
-    made_from = intent.made_from_version if intent.kind in MAINTENANCE_KINDS else None
+    is_from_version = deciding.client is not None or intent.kind in MAINTENANCE_KINDS
+    made_from = intent.made_from_version if is_from_version else None
     if made_from is not None and made_from >= seen.version:
         raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
     return files_to_verify(seen, intent, deciding.fetched)
@@ -247,11 +248,11 @@ def committed_before(deciding: Decisions, record: Record) -> Duplicate | None:
     return Duplicate(None) if was_committed_before(draft, record.intent, change) else None
 
 
-def job_has_not_moved(deciding: Decisions, record: Record) -> None:
-    """Reject a client's commit whose job moved since the client read."""
+def base_of_client(deciding: Decisions, record: Record) -> None:
+    """Reject a client's commit if the version that it read has expired, or if its job moved since."""
     draft, client = deciding.draft, deciding.client
-    if client is not None and client.progress and draft is not None and not isinstance(deciding.change, Beginning):
-        check_progress(draft, record.intent, client)
+    if client is not None and draft is not None and not isinstance(deciding.change, Beginning):
+        check_base(draft, record.intent, client)
 
 
 def arrival(deciding: Decisions, record: Record) -> Needs | None:
@@ -270,7 +271,7 @@ STEPS: Final[tuple[Callable[[Decisions, Record], Stop | None], ...]] = (
     fast_append,
     general_rules,
     committed_before,
-    job_has_not_moved,
+    base_of_client,
     arrival,
 )
 UNRECORDED: Final = (meant_for_this_table, permitted)
@@ -307,6 +308,7 @@ class Decisions:
         self.objects: list[PendingObject] = []
         self.summary: dict[str, str] = {}
         self.client_snapshots: dict[int, ClientSnapshot] = {}
+        self.dropped_jobs: list[str] = []
         self.needs = NO_NEEDS
         self.ledger = LedgerDraft({}) if parent is None else LedgerDraft.on(parent.header.ledger, parent.pages)
         self.outcomes = OutcomeDraft(self.version)
@@ -435,7 +437,7 @@ class Decisions:
         if self.client is None:
             self.summary.update(intent.summary)
             return
-        move_jobs(draft, intent, self.client, number)
+        self.dropped_jobs += move_jobs(draft, intent, self.client, number)
         self.summary.update(words_for_root(intent, self.client))
         for snapshot in self.client.snapshots:
             self.client_snapshots.setdefault(snapshot.snapshot_id, snapshot)

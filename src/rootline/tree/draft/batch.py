@@ -157,13 +157,14 @@ NOTHING_FETCHED: Final = FetchedObjects()
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The next root's bytes and state, its verdicts to publish once the root is confirmed, and the objects to store
-    first.
+    first. `dropped_jobs`: the streaming jobs for whose progress the root has no room.
     """
 
     state: TableState
     body: bytes
     verdicts: tuple[Verdict, ...]
     objects: tuple[PendingObject, ...]
+    dropped_jobs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,6 @@ def size_of(job: JobProgress) -> int:
     return len(json_of(job)) + 1
 
 
-def dropped_jobs(before: RootHeader, after: RootHeader) -> list[str]:
-    """The jobs of one table whose progress `before` has and `after` lacks, because there was no room for it."""
-    jobs = before.progress if after.table_uuid == before.table_uuid else ()
-    kept = {job.identity for job in after.progress}
-    return [job.identity for job in jobs if job.identity not in kept]
-
-
 def _rule(before: RootHeader, after: RootHeader) -> Iterator[str]:
     if after.progress is before.progress:
         return  # as after most commits

@@ -1,8 +1,8 @@
 """Rules of the commits of Iceberg clients: the word `rootline.client`, and the progress of streaming jobs.
 
-Owns: which intents may carry the word, the fence of a job, the next progress, the words for the root's summary. Does
-not own: the word (`rootline.schemas.client_commits`), how many jobs the header keeps (`rootline.tree.parts.progress`),
-the order of the steps (`rootline.tree.commit.decide`).
+Owns: which intents may carry the word, the age of the version that a client read, the fence of a job, the next
+progress, the words for the root's summary. Does not own: the word (`rootline.schemas.client_commits`), how many jobs
+the header keeps (`rootline.tree.parts.progress`), the order of the steps (`rootline.tree.commit.decide`).
 Invariants: If a job moved after its client read, that client's commit does not move it, also within one batch.
 The newest job always fits in the header.
 
@@ -17,6 +17,7 @@ from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import CLIENT_KINDS
 from rootline.schemas.parts.progress import PROGRESS, JobProgress
+from rootline.schemas.parts.versions import VERSIONS
 from rootline.tree.draft.draft import Draft
 from rootline.tree.parts.progress import with_moved
 
@@ -40,8 +41,28 @@ def client_commit_of(intent: Intent) -> ClientCommit | None:
     return commit
 
 
-def check_progress(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
-    """Raises `Invalid` (`progress-moved`, `version-unknown`) if a job of the commit moved after its client read."""
+def check_base(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
+    """Check what the client had read.
+
+    A catalog refuses a client whose version expired, and the client deletes its files. So another catalog must not
+    commit the same request then.
+
+    Raises:
+        Invalid: `stale-source`, its version has expired; `progress-moved`, a job of the commit moved since; or
+            `version-unknown`, it cannot have read that.
+    """
+    oldest = draft.parts.of(VERSIONS).oldest
+    if intent.made_from_version is not None and intent.made_from_version < oldest:
+        raise Invalid(
+            "stale-source",
+            f"{draft.table}: the client made its commit from version {intent.made_from_version}, and versions below "
+            f"{oldest} have expired: reload the table",
+        )
+    if commit.progress:
+        _check_progress(draft, intent, commit)
+
+
+def _check_progress(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
     read = intent.read_sequence_number
     if read is None or read > draft.read_number_max:
         raise Invalid(
@@ -58,12 +79,21 @@ def check_progress(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
             )
 
 
-def move_jobs(draft: Draft, intent: Intent, commit: ClientCommit, number: SequenceNumber) -> None:
-    """Record the progress of a commit that was accepted with sequence `number`."""
+def move_jobs(draft: Draft, intent: Intent, commit: ClientCommit, number: SequenceNumber) -> list[str]:
+    """Record the progress of a commit that was accepted with sequence `number`.
+
+    Returns the jobs for whose progress there is no room any more.
+    """
+    dropped: list[str] = []
     for identity, names in commit.progress.items():
         words = {name: intent.summary[name] for name in names}
         job = JobProgress(identity, number, commit.snapshots[-1], words)
-        draft.parts = draft.parts.having(PROGRESS, with_moved(draft.parts.of(PROGRESS), job))
+        before = draft.parts.of(PROGRESS)
+        after = with_moved(before, job)
+        draft.parts = draft.parts.having(PROGRESS, after)
+        kept = {each.identity for each in after}
+        dropped += (each.identity for each in before if each.identity not in kept)
+    return dropped
 
 
 def words_for_root(intent: Intent, commit: ClientCommit) -> dict[str, str]:
