@@ -99,9 +99,9 @@ of_tags = draws_of(
 of_clients = draws_of(
     *(IntentKind.APPEND,) * 9,
     *(IntentKind.REMOVE, IntentKind.RESTORE, IntentKind.REPLACE, IntentKind.REWRITE),
-    *(IntentKind.FLUSH, IntentKind.DROP, IntentKind.CREATE, IntentKind.PURGE),
+    *(IntentKind.FLUSH, IntentKind.DROP, IntentKind.CREATE, IntentKind.PURGE, IntentKind.EXPIRE),
 ).map(lambda draw: replace(draw, of_clients=True))
-"""Jobs of clients that read some versions ago, on a name whose rows and tables change."""
+"""Jobs of clients that read some versions ago, on a name whose rows, tables and versions change."""
 
 
 late_readers = st.builds(

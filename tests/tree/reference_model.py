@@ -90,7 +90,7 @@ class ReferenceTable:
             self._check(plan, view)
             if self._repeats(plan):
                 return VerdictKind.DUPLICATE, None
-            self._check_jobs(plan, view)
+            self._check_client(plan, view)
         except Rejected as error:
             if plan.writer is not None:
                 self.rejected[plan.writer, plan.intent_id] = error.code
@@ -168,7 +168,9 @@ class ReferenceTable:
             raise Rejected("file-removed")
         return False
 
-    def _check_jobs(self, plan: Plan, view: ReferenceTable) -> None:
+    def _check_client(self, plan: Plan, view: ReferenceTable) -> None:
+        if plan.client is not None and view.moment < self.oldest:
+            raise Rejected("stale-source")
         if any(job in self.jobs and self.jobs[job][0] > view.number for job in plan.jobs):
             raise Rejected("progress-moved")
 

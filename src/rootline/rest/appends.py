@@ -310,7 +310,7 @@ class ClientAppend:
             writer_sequence=_SEQUENCE,
             schema_id=self._schema_id(before, base) if after is before else after.current_schema_id,
             read_sequence_number=seen,
-            made_from_version=None if base is None else base.version,
+            read_version=None if base is None else base.version,
             isolation=Isolation.SNAPSHOT if is_append else Isolation.SERIALIZABLE,
             filter=None if is_append else "true",  # an overwrite that removes nothing must not miss a row
             add_data_files=new.files,

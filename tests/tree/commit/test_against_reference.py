@@ -67,7 +67,7 @@ def test_jobs_of_clients_move_as_in_the_model_whatever_becomes_of_the_table(sequ
 
 
 def test_a_job_that_moves_behind_its_client_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "check_progress", no_rule)
+    monkeypatch.setattr(decide, "check_base", no_rule)
 
     @settings(deadline=None, max_examples=30, derandomize=True, database=None, phases=[Phase.generate])
     @given(st.lists(of_clients, min_size=8, max_size=20))

@@ -252,13 +252,13 @@ def test_many_jobs_leave_the_newest_that_fit() -> None:
 def test_a_commit_that_was_made_from_an_expired_version_is_refused() -> None:
     lake = new_lake(append("a"), append("b"))
     version = lake.head.header.version
-    items = [commit(7 + back).model_copy(update={"made_from_version": version - back}) for back in range(2)]
+    items = [commit(7 + back).model_copy(update={"read_version": version - back}) for back in range(2)]
     named = VersionReference(version=version)
     assert codes(lake.put(intent(IntentKind.EXPIRE, ref=named, made_from_version=version))) == [None]
     assert codes(lake.put(*items)) == [None, "stale-source"]
-    of_a_writer = append("c").model_copy(update={"made_from_version": version - 1})
+    of_a_writer = append("c").model_copy(update={"read_version": version - 1})
     assert codes(lake.put(of_a_writer)) == [None], "only a catalog refuses rows because their version expired"
-    future = commit(20).model_copy(update={"made_from_version": lake.head.header.version + 1})
+    future = commit(20).model_copy(update={"read_version": lake.head.header.version + 1})
     assert codes(lake.put(future)) == ["version-unknown"]
 
 

@@ -19,7 +19,7 @@ The steps, in order:
       judged_by_kind         the rules of the intent's kind, which make the change
       room_in_root           the next root has room for the change
     committed_before       an intent whose files were all rewritten since they were committed is a duplicate
-    job_has_not_moved      the job of a client's commit did not move since the client read
+    base_of_client         the version that a client read has not expired, and the job of its commit did not move
     arrival                the new files are neither condemned nor older than the horizon
 
 Theory. A step returns `None` to pass the intent on. Otherwise no later step runs: the intent was decided before, or
@@ -172,8 +172,7 @@ def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
     check_named_once(intent)
     if intent.isolation is not Isolation.SNAPSHOT:
         check_isolation(seen, intent)
-    is_from_version = deciding.client is not None or intent.kind in MAINTENANCE_KINDS
-    made_from = intent.made_from_version if is_from_version else None
+    made_from = intent.made_from_version if intent.kind in MAINTENANCE_KINDS else None
     if made_from is not None and made_from >= seen.version:
         raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
     return files_to_verify(seen, intent, deciding.fetched)

@@ -51,13 +51,15 @@ def check_base(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
         Invalid: `stale-source`, its version has expired; `progress-moved`, a job of the commit moved since; or
             `version-unknown`, it cannot have read that.
     """
-    oldest = draft.parts.of(VERSIONS).oldest
-    if intent.made_from_version is not None and intent.made_from_version < oldest:
+    oldest, version = draft.parts.of(VERSIONS).oldest, intent.read_version
+    if version is not None and version < oldest:
         raise Invalid(
             "stale-source",
-            f"{draft.table}: the client made its commit from version {intent.made_from_version}, and versions below "
-            f"{oldest} have expired: reload the table",
+            f"{draft.table}: the client read version {version}, and versions below {oldest} have expired: reload the "
+            "table",
         )
+    if version is not None and version >= draft.version:
+        raise Invalid("version-unknown", f"{draft.table}: read_version {version} is not a version of the table yet")
     if commit.progress:
         _check_progress(draft, intent, commit)
 
