@@ -254,7 +254,7 @@ def test_a_commit_that_was_made_from_an_expired_version_is_refused() -> None:
     version = lake.head.header.version
     items = [commit(7 + back).model_copy(update={"read_version": version - back}) for back in range(2)]
     named = VersionReference(version=version)
-    assert codes(lake.put(intent(IntentKind.EXPIRE, ref=named, made_from_version=version))) == [None]
+    assert codes(lake.put(intent(IntentKind.EXPIRE, "expire", ref=named, made_from_version=version))) == [None]
     assert codes(lake.put(*items)) == [None, "stale-source"]
     of_a_writer = append("c").model_copy(update={"read_version": version - 1})
     assert codes(lake.put(of_a_writer)) == [None], "only a catalog refuses rows because their version expired"
