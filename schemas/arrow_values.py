@@ -6,45 +6,58 @@ What every scan needs is therefore made here. pyarrow converts rare values.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-_INTEGERS: Final = {pa.int32(): ("<i", 2**31), pa.int64(): ("<q", 2**63)}
 _DTYPES: Final[dict[pa.DataType, np.dtype[Any]]] = {
     pa.int32(): np.dtype(np.int32),
     pa.int64(): np.dtype(np.int64),
+    pa.float32(): np.dtype(np.float32),
     pa.float64(): np.dtype(np.float64),
 }
 
 
 def scalar_from(value: Any, kind: pa.DataType) -> pa.Scalar:
     """`value` as a scalar of type `kind`. Raises Arrow's errors if it does not fit."""
-    if value is None:
-        return pa.nulls(1, kind)[0]
-    if isinstance(value, bool) and kind == pa.bool_():
-        return _first(kind, bytes([value]))
-    if isinstance(value, int) and kind in _INTEGERS:
-        form, end = _INTEGERS[kind]
-        if -end <= value < end:
-            return _first(kind, struct.pack(form, value))
-    if isinstance(value, float) and kind == pa.float64():
-        return _first(kind, struct.pack("<d", value))
-    if isinstance(value, str) and kind == pa.string():
-        return _texts([value])[0]
-    return pa.scalar(value, kind)
+    return pa.nulls(1, kind)[0] if value is None else values_from([value], kind)[0]
 
 
 def values_from(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """`values`, none of them null, as an array of type `kind`. Raises Arrow's errors if one does not fit."""
-    if kind in _INTEGERS and all(isinstance(value, int) for value in values):
+    """`values`, none of them null, as an array of type `kind`. Raises Arrow's errors if one does not fit.
+
+    Dates, times and timestamps may be whole numbers of the type's unit.
+    """
+    made = _made(values, kind)
+    return pa.array(values, kind) if made is None else made
+
+
+def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
+    """The array, or `None` if pyarrow must convert or refuse the values."""
+    types = {type(value) for value in values}
+    if pa.types.is_boolean(kind) and types <= {bool}:
+        return array_from(np.array(values, np.bool_))
+    if kind in _DTYPES and pa.types.is_integer(kind) and types <= {int, bool}:
         return array_from(values).cast(kind)
-    if kind == pa.string() and all(isinstance(value, str) for value in values):
-        return _texts(values)
-    return pa.array(values, kind)
+    if kind in _DTYPES and pa.types.is_floating(kind) and types <= {float}:
+        return array_from(np.array(values, np.float64)).cast(kind)
+    if pa.types.is_temporal(kind) and types <= {int}:
+        return array_from(values).cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+    if kind == pa.string() and types <= {str}:
+        return _of_any_length([text.encode() for text in values], kind)
+    if kind == pa.binary() and types <= {bytes}:
+        return _of_any_length(values, kind)
+    fitting: Sequence[bytes] = ()
+    if pa.types.is_fixed_size_binary(kind) and types <= {bytes}:
+        fitting = [value for value in values if len(value) == kind.byte_width]
+    elif pa.types.is_decimal128(kind) and types <= {Decimal}:
+        fitting = [found for value in values if (found := _unscaled(value, kind)) is not None]
+    if len(fitting) < len(values):
+        return None
+    return pa.Array.from_buffers(kind, len(fitting), [None, pa.py_buffer(b"".join(fitting))])
 
 
 def array_from(values: np.ndarray[Any, Any] | Iterable[int]) -> pa.Array:
@@ -70,14 +83,18 @@ def _view(array: pa.Array, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.frombuffer(array.buffers()[1] or b"", dtype, len(array), array.offset * dtype.itemsize)
 
 
-def _first(kind: pa.DataType, data: bytes) -> pa.Scalar:
-    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
-
-
-def _texts(texts: Sequence[str]) -> pa.Array:
-    data = [text.encode() for text in texts]
+def _of_any_length(data: Sequence[bytes], kind: pa.DataType) -> pa.Array:
     ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), len(data), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(data))])
+    return pa.Array.from_buffers(kind, len(data), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(data))])
+
+
+def _unscaled(value: Decimal, kind: pa.DataType) -> bytes | None:
+    """The bytes of `value` in a column of type `kind`, or `None` if it does not fit."""
+    if not value.is_finite():
+        return None
+    numerator, denominator = value.as_integer_ratio()
+    number, rest = divmod(numerator * 10**kind.scale, denominator)
+    return None if rest or abs(number) >= 10**kind.precision else number.to_bytes(16, "little", signed=True)
 
 
 TRUE: Final = scalar_from(True, pa.bool_())

@@ -1,4 +1,4 @@
-"""What a process imports for its first reads: little, because a short program waits for it."""
+"""What a process imports for its first reads, or its first commit: little, because a short program waits for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +18,6 @@ from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.schemas.identifiers import TableName
 from rootline.workers.kinds import BY_HAND, maintain
-from tests.client.conftest import SCHEMA
 
 UNNEEDED = (
     "fastavro",
@@ -39,9 +41,59 @@ with rootline.connect(folder, coordinator="elsewhere") as lake:
     found = [len(table.scan(where).plan()) for where in filters]
     found += [len(table.scan(where).to_arrow()) for where in filters]
     found += [table.scan(where).count() for where in filters]
+    found += [len(table.scan(columns=json.loads(sys.argv[3])).to_arrow())]
 print(json.dumps([found, sorted(sys.modules)]))
 """
-FILTERS = [None, "id >= 2 and id < 4", "carrier = 'UA'", "carrier in ('UA', 'AA') and id in (1, 3)", "delay > 0.0"]
+COMMIT = """
+import json, sys
+import rootline
+
+with rootline.connect(sys.argv[1]) as lake:
+    version = lake.create_table("demo.flights", {"id": "long"}).append([{"id": 1}]).version
+print(json.dumps([version, sorted(sys.modules)]))
+"""
+FILTERS = {
+    None: 5,
+    "id >= 2 and id < 4": 2,
+    "carrier = 'UA'": 4,
+    "carrier in ('UA', 'AA') and id in (1, 3)": 2,
+    "delay > 0.0": 4,
+    "ratio > 0.1": 4,
+    "ratio in (0.25, 0.0)": 4,
+    "price >= 1.50 and price < 9.00": 3,
+    "price in (98.00, 1.50)": 1,
+    "day > '2013-01-02'": 3,
+    "day in ('2013-01-03', '2013-12-31')": 1,
+    "at > '2013-01-02 00:00:00'": 3,
+    "id > ratio": 4,
+}
+"""Filter → the number of rows. It is decided by rows of each file."""
+
+COLUMNS = ["id", "_file", "_pos", "_deleted", "_spec_id", "_row_id", "_last_updated_sequence_number"]
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("carrier", pa.string()),
+        ("delay", pa.float64()),
+        ("ratio", pa.float32()),
+        ("price", pa.decimal128(9, 2)),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us")),
+    ]
+)
+
+
+def _rows(number: int) -> pa.Table:
+    columns = {
+        "id": [number, number + 10],
+        "carrier": ["UA", "DL"],
+        "delay": [0.5, -1.0],
+        "ratio": [0.25, -2.0],
+        "price": [Decimal(number) + Decimal("0.50"), Decimal("99.25")],
+        "day": [date(2013, 1, 1 + number), date(2014, 1, 1)],
+        "at": [datetime(2013, 1, 1 + number), datetime(2014, 1, 1)],
+    }
+    return pa.table(columns, schema=SCHEMA)
 
 
 @pytest.fixture
@@ -54,8 +106,7 @@ def flushed(lake: Lake, folder: Path) -> Path:
         await maintain(store, log, environment, name, BY_HAND["flush"], dry_run=False)
 
     for number in range(4):
-        rows = {"id": [number, number + 10], "carrier": ["UA", "DL"], "delay": [0.5, -1.0]}
-        table.append(pa.table(rows, schema=SCHEMA))
+        table.append(_rows(number))
         if number == 2:
             table.delete_where("id = 11")
             lake.holder.run(flush)
@@ -66,11 +117,21 @@ def flushed(lake: Lake, folder: Path) -> Path:
 
 def test_first_reads_import_no_log_no_coordinator_no_settings_and_no_pandas(flushed: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in flushed.rglob("*")}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ROOTLINE_")}
-    command = [sys.executable, "-c", PROGRAM, str(flushed), json.dumps(FILTERS)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    found, modules = json.loads(done.stdout)
-    assert found == [4] * 5 + [5, 2, 4, 2, 4] * 2
+    found, modules = _run(PROGRAM, str(flushed), json.dumps([*FILTERS]), json.dumps(COLUMNS))
+    assert found == [4] * len(FILTERS) + [*FILTERS.values()] * 2 + [8]
     assert [name for name in modules if name.startswith(UNNEEDED)] == []
     assert {path: path.stat().st_mtime_ns for path in flushed.rglob("*")} == before
+
+
+def test_a_first_commit_imports_no_renderer_of_log_lines(tmp_path: Path) -> None:
+    found, modules = _run(COMMIT, str(tmp_path))
+    assert found == 2
+    assert {"rich", "structlog"}.isdisjoint(modules)
+
+
+def _run(program: str, *arguments: str) -> Any:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ROOTLINE_")}
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

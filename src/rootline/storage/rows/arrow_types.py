@@ -51,6 +51,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from rootline.schemas.arrow_values import array_from, values_from
 from rootline.schemas.default_values import nested_default
 from rootline.schemas.errors import Invalid
 
@@ -117,7 +118,7 @@ def as_type(plain: pa.Array, arrow_type: pa.DataType) -> pa.Array:
 
 def repeated(one: pa.Array, length: int) -> pa.Array:
     """An array of `length` times the value of `one`, an array of length 1."""
-    return one.take(pa.array(np.zeros(length, dtype=np.int64)))
+    return one.take(array_from(np.zeros(length, dtype=np.int64)))
 
 
 def nulls_of(of_type: IcebergType, length: int) -> pa.Array:
@@ -356,4 +357,4 @@ def _primitive(of_type: IcebergType, default: Any) -> pa.Array:
     if isinstance(of_type, FloatType | DoubleType) and isinstance(plain, int):
         plain = float(plain)  # JSON's 9007199254740993 is rounded: Arrow refuses whole numbers that it must round
     storage = arrow_type.storage_type if isinstance(arrow_type, pa.BaseExtensionType) else arrow_type
-    return as_type(pa.array([plain], storage), arrow_type)
+    return as_type(values_from([plain], storage), arrow_type)

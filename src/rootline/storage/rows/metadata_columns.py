@@ -26,6 +26,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, PrimitiveType, StringType, StructType
 
 from rootline.schemas import field_ids
+from rootline.schemas.arrow_values import array_from, scalar_from
 from rootline.schemas.bytes.leaf_schema import arrow_type_of_bound, column_of_physical
 from rootline.schemas.content_entry import Bound, ContentEntry
 from rootline.schemas.errors import Invalid
@@ -137,13 +138,13 @@ class FileColumns:
             Invalid: `file-unreadable`, the file's statistics do not state its partition.
         """
         if field.field_id == field_ids.POS_COLUMN:
-            return pa.array(positions)
+            return array_from(positions)
         if field.field_id == field_ids.DELETED_COLUMN:
-            return pa.array(deleted)
+            return array_from(deleted)
         if field.field_id == field_ids.FILE_COLUMN:
-            return pa.repeat(pa.scalar(self.entry.location, pa.string()), len(positions))
+            return pa.repeat(scalar_from(self.entry.location, pa.string()), len(positions))
         if field.field_id == field_ids.SPEC_ID_COLUMN:
-            return pa.repeat(pa.scalar(self.entry.partition_spec_id, pa.int32()), len(positions))
+            return pa.repeat(scalar_from(self.entry.partition_spec_id, pa.int32()), len(positions))
         return self._partition(field, len(positions))
 
     def lineage(self, field: NestedField, positions: np.ndarray[Any, np.dtype[np.int64]], stored: pa.Array) -> pa.Array:
@@ -152,9 +153,9 @@ class FileColumns:
         Null if neither the file nor its entry states it.
         """
         if field.field_id == field_ids.LAST_UPDATED_COLUMN:
-            return pc.coalesce(stored, pa.scalar(self.entry.version_info.sequence_number, pa.int64()))
+            return pc.coalesce(stored, scalar_from(self.entry.version_info.sequence_number, pa.int64()))
         first = self.entry.first_row_id
-        return stored if first is None else pc.coalesce(stored, pa.array(positions + first))
+        return stored if first is None else pc.coalesce(stored, array_from(positions + first))
 
     def _partition(self, field: NestedField, length: int) -> pa.Array:
         values = partition_tuple(self.entry, self.definition)

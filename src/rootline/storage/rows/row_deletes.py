@@ -29,6 +29,7 @@ from pyroaring import BitMap64
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas import field_ids
+from rootline.schemas.arrow_values import numpy_from, scalar_from
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
@@ -78,7 +79,7 @@ class EqualityKeys:
 
         A call costs at least one pass over the set, so look up many rows at once.
         """
-        found: Mask = self.places(columns).is_valid().to_numpy(zero_copy_only=False)
+        found: Mask = numpy_from(self.places(columns).is_valid())
         return found
 
     def places(self, columns: Sequence[pa.Array]) -> pa.Array:
@@ -97,7 +98,7 @@ def _comparable(column: pa.Array) -> pa.Array:
     """The same values, normalized so that equal values have equal bits."""
     array = storage_of(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
     if pa.types.is_floating(array.type):
-        zero, nan = pa.scalar(0.0, array.type), pa.scalar(float("nan"), array.type)
+        zero, nan = (scalar_from(value, array.type) for value in (0.0, float("nan")))
         array = pc.if_else(pc.equal(array, zero), zero, array)
         array = pc.if_else(pc.is_nan(array), nan, array)
     return array
@@ -110,7 +111,7 @@ def _code(column: pa.Array, known: pa.Array) -> pa.Array:
 
 def _combined(codes: pa.Array, column: pa.Array, known: pa.Array) -> pa.Array:
     """One number for each combination of `codes` and the value of `column` beside it, or null if either is absent."""
-    count = pa.scalar(max(len(known), 1), pa.int64())
+    count = scalar_from(max(len(known), 1), pa.int64())
     return pc.add(pc.multiply(codes.cast(pa.int64()), count), _code(column, known).cast(pa.int64()))
 
 
@@ -182,7 +183,7 @@ def read_positions(body: bytes, entry: ContentEntry) -> dict[str, BitMap64]:
     """
     found: dict[str, BitMap64] = {}
     for batch in _rows(body, entry, [_FILE_PATH, _POS], {}):
-        positions = batch.column(1).to_numpy(zero_copy_only=False)
+        positions = numpy_from(batch.column(1))
         if len(positions) and positions.min() < 0:
             raise Corrupt("data-file-corrupt", f"{entry.location}: it deletes row {positions.min()}, a negative number")
         for path, chosen in places_by_file(batch.column(0), batch.column(1)):
@@ -192,8 +193,8 @@ def read_positions(body: bytes, entry: ContentEntry) -> dict[str, BitMap64]:
 
 def places_by_file(files: pa.Array, places: pa.Array) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[np.uint64]]]]:
     """Yield each file in `files` with its row numbers in `places`, repeated ones too."""
-    paths, numbers = files.dictionary_encode(), places.to_numpy(zero_copy_only=False)
-    codes = paths.indices.to_numpy(zero_copy_only=False)
+    paths, numbers = files.dictionary_encode(), numpy_from(places)
+    codes = numpy_from(paths.indices)
     for code, path in enumerate(paths.dictionary.to_pylist()):
         yield path, numbers[codes == code].astype(np.uint64)
 

@@ -32,7 +32,7 @@ from pyiceberg.types import (
     PrimitiveType,
 )
 
-from rootline.schemas.arrow_values import FALSE, scalar_from, values_from
+from rootline.schemas.arrow_values import FALSE, array_from, numpy_from, scalar_from, values_from
 from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
 
@@ -148,6 +148,7 @@ def any_of(parts: tuple[Condition, ...]) -> Condition:
 _WHOLE: Final = (IntegerType, LongType)
 _FLOATING: Final = (FloatType, DoubleType)
 _TOO_LARGE: Final = 2.0**63
+_NOTHING: Final = scalar_from(0.0, pa.float64())
 COMPARISONS: Final[dict[Operator, Callable[[Any, Any], Any]]] = {
     Operator.EQ: pc.equal,
     Operator.NE: pc.not_equal,
@@ -197,8 +198,8 @@ def compared(left: pa.Array, operator: Operator, right: pa.Array) -> pa.Array:
 
 def _order(whole: pa.Array, floating: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
     """-1, 0 or 1 for less, equal or greater, and NaN where the float is NaN. Rows with a null contain any value."""
-    exact = whole.fill_null(0).to_numpy(zero_copy_only=False)
-    other = floating.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+    exact = numpy_from(whole.fill_null(scalar_from(0, whole.type)))
+    other = numpy_from(floating.cast(pa.float64()).fill_null(_NOTHING))
     order: np.ndarray[Any, np.dtype[np.float64]] = np.sign(exact.astype(np.float64) - other)
     is_tie = (exact.astype(np.float64) == other) & (other < _TOO_LARGE)  # conversion may have rounded the integer
     order[is_tie] = _sign(exact[is_tie], other[is_tie].astype(np.int64))
@@ -211,8 +212,8 @@ def _sign(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.ndarray
 
 
 def _of_order(order: np.ndarray[Any, Any], operator: Operator, left: pa.Array, right: pa.Array) -> pa.Array:
-    found = COMPARISONS[operator](pa.array(order), 0.0)
-    return pc.if_else(pc.and_(left.is_valid(), right.is_valid()), found, pa.scalar(None, pa.bool_()))
+    found = COMPARISONS[operator](array_from(order), _NOTHING)
+    return pc.if_else(pc.and_(left.is_valid(), right.is_valid()), found, scalar_from(None, pa.bool_()))
 
 
 ArrayOf = Callable[[int], pa.Array]
@@ -261,9 +262,9 @@ def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
     if operator is Operator.NOT_LIKE:
         return pc.invert(pc.match_like(array, pattern=str(predicate.values[0])))
     if operator is Operator.IN or operator is Operator.NOT_IN:
-        values = values_of(predicate.values, array.type)
+        values = values_from(predicate.values, array.type)
         if pa.types.is_floating(array.type) and 0.0 in predicate.values:  # is_in distinguishes 0.0 from -0.0
-            values = pa.concat_arrays([values, pa.array([0.0, -0.0], array.type)])
+            values = pa.concat_arrays([values, values_from([0.0, -0.0], array.type)])
         is_listed = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), scalar_from(None, pa.bool_()))
         return is_listed if operator is Operator.IN else pc.invert(is_listed)
     return COMPARISONS[operator](array, scalar_of(predicate.values[0], array.type))
@@ -273,33 +274,20 @@ def _plain(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def values_of(values: tuple[Bound, ...], arrow_type: pa.DataType) -> pa.Array:
-    """The physical `values` as an array of `arrow_type`, into which each of them must fit."""
-    if pa.types.is_date32(arrow_type):
-        return values_from(values, pa.int32()).cast(arrow_type)
-    if pa.types.is_temporal(arrow_type):
-        return values_from(values, pa.int64()).cast(arrow_type)
-    return values_from(values, arrow_type)
-
-
 def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:
     """A physical value (days, microseconds, …) as a scalar that compares exactly with a column of `arrow_type`.
 
     The scalar has a wider type if the value is out of range for `arrow_type`. That happens for leaves written before
     the column's type was promoted.
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        if pa.types.is_date32(arrow_type):
-            return scalar_from(value, pa.int32()).cast(arrow_type)
-        if pa.types.is_temporal(arrow_type):
-            return scalar_from(value, pa.int64()).cast(arrow_type)
+    if isinstance(value, int) and pa.types.is_integer(arrow_type):
         return scalar_from(value, arrow_type if -(2**31) <= value < 2**31 else pa.int64())
     if isinstance(value, float) and pa.types.is_float32(arrow_type):
-        narrow = pa.scalar(value, arrow_type)
-        return narrow if narrow.as_py() == value else pa.scalar(value, pa.float64())
+        narrow = scalar_from(value, arrow_type)
+        return narrow if narrow.as_py() == value else scalar_from(value, pa.float64())
     if isinstance(value, Decimal):
         try:
-            return pa.scalar(value, arrow_type)
+            return scalar_from(value, arrow_type)
         except pa.ArrowInvalid:
             return pa.scalar(value)
     return scalar_from(value, arrow_type)

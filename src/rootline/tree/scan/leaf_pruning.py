@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.schemas.arrow_values import FALSE, TRUE, ZERO, scalar_from
+from rootline.schemas.arrow_values import FALSE, TRUE, ZERO, scalar_from, values_from
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_columns import Mask, mask_of, one_chunk
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
@@ -166,7 +166,7 @@ def _is_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
     """One flag for each entry: both bounds equal one of `values`. False if a bound is unknown."""
     if len(values) > _VALUES_ONE_BY_ONE:
         listed = frozenset(values)
-        meets = pa.array([bound in listed for bound in _physical(known.lower)], pa.bool_())
+        meets = values_from([bound in listed for bound in _physical(known.lower)], pa.bool_())
     else:
         meets = reduce(pc.or_, (_bound_test(pc.equal, known.lower, value, False) for value in values))
     return pc.and_(meets, pc.fill_null(pc.equal(known.lower, known.upper), FALSE))
@@ -177,7 +177,7 @@ def _has_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
     if len(values) <= _VALUES_ONE_BY_ONE:
         return reduce(pc.or_, (_within(known, value, value) for value in values))
     bounds = zip(_physical(known.lower), _physical(known.upper), strict=True)
-    return pa.array([has_one_of(values, low, high) for low, high in bounds], pa.bool_())
+    return values_from([has_one_of(values, low, high) for low, high in bounds], pa.bool_())
 
 
 def _physical(bounds: pa.Array) -> list[Any]:
