@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
-import structlog
 
 from rootline.adapters.system_environment import SystemEnvironment, active_tracer
 from rootline.coordinator.protocol.group_window import BatchLimits
@@ -44,6 +43,7 @@ from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoo
 from rootline.coordinator.runtime.table.table_states import LASTING
 from rootline.coordinator.runtime.table.verdict_outbox import CommitTraces, Publication, TraceBudget
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_feed import CoordinatorLog
@@ -105,7 +105,7 @@ class CoordinatorService:
         self._find_lake = find_lake
         self._settings = settings or coordinator_settings()
         self._environment = environment or SystemEnvironment()
-        self._logger = structlog.get_logger()
+        self._logger = library_logger()
         self.metrics = CoordinatorMetrics()
         self.recent = RecentEvents()
         self.started_ms = self._environment.now_ms()

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-import structlog
 from prometheus_client import CollectorRegistry
 
 from rootline.adapters.memory import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
@@ -68,7 +68,7 @@ class WorkerReadiness:
         return {**told, "failing_more": more} if more else told
 
 
-_log = structlog.get_logger("rootline.workers")
+_log = library_logger("rootline.workers")
 HISTORY_AGAIN_S: Final = 60.0
 """The delay before a failed task of kind `HISTORY` is retried. A change of the table also retries it."""
 _TAKE_WAIT_S: Final = 5.0

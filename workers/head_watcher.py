@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import structlog
-
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.retry_policy import RetryPolicy
@@ -28,7 +27,7 @@ from rootline.workers.settings import WorkerSettings
 VERSIONS_A_LOOK: Final = 25
 """Versions per check. A table with more is checked more often, because its roots would grow long between checks."""
 HURRY_MAX: Final = 8.0
-_log = structlog.get_logger("rootline.workers")
+_log = library_logger("rootline.workers")
 
 
 @dataclass(slots=True)

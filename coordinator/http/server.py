@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, field
 from importlib import resources
 from typing import Any, Final, Protocol
 
-import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -34,6 +33,7 @@ from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.findings import Situation, TableRow, counts_of, findings, selected, table_rows
 from rootline.coordinator.runtime.observing import Event
 from rootline.coordinator.runtime.table.table_states import LakeTables, LakeView
+from rootline.library_log import library_logger
 from rootline.schemas.error_codes import CATEGORIES, CODES, explained
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
@@ -211,7 +211,7 @@ async def sample_lag(service: CoordinatorService, every_s: float = 5.0) -> None:
         try:
             await service.sample()
         except Exception:  # a failed observation must not end the service
-            structlog.get_logger().exception("lag not sampled", action="sample")
+            library_logger().exception("lag not sampled", action="sample")
         await asyncio.sleep(every_s)
 
 

@@ -23,12 +23,12 @@ from enum import StrEnum
 from itertools import islice, zip_longest
 from typing import Final
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rootline.coordinator.protocol.messages import Noted, Report
 from rootline.coordinator.runtime.table.table_states import TableState
 from rootline.coordinator.runtime.table.verdict_outbox import Publication
+from rootline.library_log import library_logger
 from rootline.ports.intent_feed import Partition
 from rootline.schemas.bytes.record_headers import TraceContext
 from rootline.schemas.identifiers import TableName
@@ -65,7 +65,7 @@ class VerdictLines:
             return
         traces = {"trace_ids": report.traces} if report.traces else {}
         what = {"table": table, "version": report.version, "intents": int(report.detail or 0)}
-        structlog.get_logger().info("root committed", action="commit", seconds=report.elapsed_s, **what, **traces)
+        library_logger().info("root committed", action="commit", seconds=report.elapsed_s, **what, **traces)
 
     def on_published(
         self,
@@ -103,11 +103,11 @@ class VerdictLines:
         left_out = self._commits - self.commits_per_s_max
         self._window, self._rejected, self._others, self._commits = None, 0, 0, 0
         if left_out > 0:
-            structlog.get_logger().info("commits not logged one by one", action="commits", count=left_out)
+            library_logger().info("commits not logged one by one", action="commits", count=left_out)
         if self._rest:
             counts = {_in_words(*what): count for what, count in sorted(self._rest.items())}
             self._rest.clear()
-            log = structlog.get_logger()
+            log = library_logger()
             write, self._rest_warns = log.warning if self._rest_warns else log.info, False
             write("verdicts not logged one by one", action="verdicts", counts=counts)
 
@@ -125,7 +125,7 @@ class VerdictLines:
 
 
 def _write_one(verdict: Verdict, is_repeated: bool, of_intents: bool, trace: TraceContext | None) -> None:
-    log = structlog.get_logger()
+    log = library_logger()
     of_trace = {} if trace is None else {"trace_id": trace.trace_id, "span_id": trace.span_id}
     write = log.info if of_intents else log.warning
     write(

@@ -16,13 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import structlog
-
 from rootline.coordinator.protocol.held_rules import reason_held
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.assignment.partition_assignment import PartitionAssignment
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.coordinator.runtime.table.table_states import TableFacts, TableState, state_of, unreadable_head
+from rootline.library_log import library_logger
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName, Version
@@ -164,7 +163,7 @@ class HeadCheck:
         except (Unavailable, TimeoutError):
             return  # retried in a later round
         if why and self._damage.get(table) != (version, why):
-            structlog.get_logger().error("head damaged", action="check", table=table, version=version, reason=why)
+            library_logger().error("head damaged", action="check", table=table, version=version, reason=why)
         self._damage.pop(table, None)
         if why:
             self._damage[table] = (version, why)

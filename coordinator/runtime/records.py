@@ -36,10 +36,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import structlog
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rootline.coordinator.runtime.decoding_child import READY, frame
+from rootline.library_log import library_logger
 from rootline.ports.intent_feed import ANY_TABLE, RecordedRejection
 from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.bytes.record_headers import (
@@ -90,7 +90,7 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
     except Invalid as error:
         return _rejection(raw, error)
     except Exception as error:  # our bug, triggered by this record: the records behind it must still be read
-        structlog.get_logger().exception("record not decoded", action="dead-letter", offset=raw.position.offset)
+        library_logger().exception("record not decoded", action="dead-letter", offset=raw.position.offset)
         return _rejection(raw, Invalid("undecodable", f"the record could not be decoded: {type(error).__name__}"))
     size = _size(raw)
     headers = raw.headers
@@ -227,7 +227,7 @@ class DecodingTrial:
         while waiting:
             child = await self._ready()
             if child is None:
-                structlog.get_logger().error(
+                library_logger().error(
                     "suspect records not tried", action="trial", reason="the child process does not start"
                 )
                 break

@@ -139,8 +139,7 @@ def connect(
 
         checks.one_of(settings, CoordinatorSettings, "settings", "coordinator settings, or None")
     given_log = None if log is None else checks.place(log, "log")
-    if "structlog" in sys.modules:
-        keep_logs_quiet()
+    keep_logs_quiet()
     named_log = check_log(given_log or os.environ.get("ROOTLINE_LOG") or None, warehouse)
     return Lake(EmbeddableLake(warehouse, named_log, coordinator, settings, cached))
 
@@ -202,7 +201,6 @@ class EmbeddableLake:
         if is_kafka(self.log):
             from rootline.adapters.open_redis import open_redis
 
-            keep_logs_quiet()
             shared = open_redis(self.warehouse, self.log)
 
         async def close() -> None:
@@ -245,11 +243,9 @@ class EmbeddableLake:
     def _host(self, store: ObjectStore) -> EmbeddedHost:
         from rootline.hosting.embedded_host import EmbeddedHost
 
-        keep_logs_quiet()
         return EmbeddedHost(store, self.warehouse, self.log, self.settings)
 
     def _open_writer_log(self) -> WriterLog:
-        keep_logs_quiet()
         return open_writer_log(self.log, self.warehouse)
 
     async def _seen(self, host: HostOnDemand | None, table: TableName) -> str:

@@ -23,10 +23,10 @@ from itertools import count
 from typing import Final
 
 import pyarrow as pa
-import structlog
 from pyroaring import BitMap64
 from typing_extensions import override
 
+from rootline.library_log import library_logger
 from rootline.maintenance.conversion_plan import (
     DELETES_MAX,
     ChosenDeletes,
@@ -71,7 +71,7 @@ async def read_table_files(
     return TableFiles(await load_state(context.reads, root, known_leaves=leaves))
 
 
-_log = structlog.get_logger("rootline.workers")
+_log = library_logger("rootline.workers")
 
 
 class ConversionPlanner:

@@ -19,9 +19,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import structlog
 from pyroaring import BitMap
 
+from rootline.library_log import library_logger
 from rootline.maintenance.flush_plan import CommitPace, FlushPlan, RootLoad, plan_flush
 from rootline.maintenance.leaf_compaction_plan import (
     LeafCompactionPlan,
@@ -82,7 +82,7 @@ def flush_job(context: JobContext) -> MaintenanceJob:
     return MaintenanceJob(context, FlushPlanner(context))
 
 
-_log = structlog.get_logger("rootline.workers")
+_log = library_logger("rootline.workers")
 
 
 class LeafCompactionPlanner:

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import structlog
 
+from rootline.library_log import library_logger
 from rootline.maintenance.limits import SweepLimits
 from rootline.maintenance.orphan_sweep_plan import Inventory
 from rootline.ports.object_remover import ObjectRemover
@@ -66,7 +66,7 @@ from rootline.tree.proof.adoption import (
 )
 from rootline.workers.jobs.sweep_reads import References, mark_exports
 
-_log = structlog.get_logger("rootline.workers")
+_log = library_logger("rootline.workers")
 _LOOKS_AT_ONCE: Final = 16
 
 

@@ -21,8 +21,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-import structlog
-
 from rootline.catalog.retained_exports import (
     ExportReader,
     FoundExport,
@@ -30,6 +28,7 @@ from rootline.catalog.retained_exports import (
     is_of_head,
     newest_of_each,
 )
+from rootline.library_log import library_logger
 from rootline.maintenance.orphan_sweep_plan import Inventory, InventoryNotes, Stored, locations_of
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
@@ -239,7 +238,7 @@ async def keys_of(
             yield found
 
 
-_log = structlog.get_logger("rootline.workers")
+_log = library_logger("rootline.workers")
 
 
 class ExportMarks(Marks, Protocol):

@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import structlog
-
 from rootline.coordinator.runtime.assignment.intake import AssignmentSettings, OnPublished
 from rootline.coordinator.runtime.assignment.partition_assignment import End, PartitionAssignment
 from rootline.coordinator.runtime.assignment.served_tables import LoopFactory
 from rootline.coordinator.runtime.table.table_loop import TableLoop
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Partition, Revoked
 from rootline.ports.retry_policy import jittered_s
@@ -128,7 +127,7 @@ class ConsumerLoop:
                     self._remember_now_and_then(tasks)
                     await asyncio.sleep(0)  # lets the tables run, even if the feed never waits
                 case Revoked():
-                    structlog.get_logger().info("partitions revoked", action="revoke", deadline_s=event.deadline_s)
+                    library_logger().info("partitions revoked", action="revoke", deadline_s=event.deadline_s)
                     until_s = self.environment.monotonic_s() + event.deadline_s * _ANSWER_SHARE
                     await self._end_assignment(event.deadline_s * _PATIENCE_SHARE, until_s)
                     await self.log.released()
@@ -146,7 +145,7 @@ class ConsumerLoop:
             if not self._has_answered:
                 raise
             self._unreadable = f"the log cannot be read: {error}"
-            structlog.get_logger().warning("log unreadable", action="retry", reason=str(error))
+            library_logger().warning("log unreadable", action="retry", reason=str(error))
             return None
         self._unreadable = ""
         self._has_answered = True
@@ -154,7 +153,7 @@ class ConsumerLoop:
 
     def _started(self, event: Assigned, tasks: asyncio.TaskGroup) -> PartitionAssignment:
         partitions = [partition for _, partition, _ in event.starts]
-        structlog.get_logger().info("partitions assigned", action="assign", partitions=partitions)
+        library_logger().info("partitions assigned", action="assign", partitions=partitions)
         assignment = PartitionAssignment(
             event, self.log, self.make_loop, self.environment, self.settings, tasks, self.on_published
         )
@@ -206,6 +205,6 @@ class ConsumerLoop:
             OutcomeUnknown,
             TimeoutError,
         ) as error:  # a later commit follows, or the next owner reads some records again
-            structlog.get_logger().info("progress not remembered", action="retry", reason=str(error))
+            library_logger().info("progress not remembered", action="retry", reason=str(error))
         else:
             assignment.frontier.remember(moved)

@@ -22,8 +22,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import structlog
-
 from rootline.coordinator.runtime.assignment.frontier import Frontier
 from rootline.coordinator.runtime.records import (
     DecodingTrial,
@@ -35,6 +33,7 @@ from rootline.coordinator.runtime.records import (
     recorded_rejection_of,
     with_recorded_rejection,
 )
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import IntentFeed, RecordedRejection, RecordingSink, Reread
 from rootline.ports.retry_policy import jittered_s
@@ -199,9 +198,7 @@ class RejectionOutbox:
         if refused:
             reason = next(why for why in reasons if why is not None)
             self.trouble = f"dead letters cannot be published: {reason}"
-            structlog.get_logger().warning(
-                "dead letters not published", action="retry", letters=len(refused), reason=reason
-            )
+            library_logger().warning("dead letters not published", action="retry", letters=len(refused), reason=reason)
         return refused
 
     async def _attempt(self, batch: Sequence[Rejection]) -> str | None:
@@ -275,7 +272,7 @@ class Intake:
             await self.examine(found.records)
             return found
         except (Unavailable, OutcomeUnknown, Fenced) as error:  # the main reader detects fencing too
-            structlog.get_logger().warning("log unreadable", action="retry", reader=reader, reason=str(error))
+            library_logger().warning("log unreadable", action="retry", reader=reader, reason=str(error))
             return None
 
     def decoded(self, raw: LogRecord) -> Record | Rejection:

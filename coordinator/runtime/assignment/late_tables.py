@@ -16,11 +16,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-import structlog
-
 from rootline.coordinator.runtime.assignment.frontier import Frontier, Where
 from rootline.coordinator.runtime.assignment.intake import Intake, RejectionOutbox
 from rootline.coordinator.runtime.table.table_loop import TableLoop
+from rootline.library_log import library_logger
 from rootline.ports.intent_feed import CoordinatorLog, Lift, ParkedTable, Partition
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogRecord, TableName
@@ -262,12 +261,10 @@ class LateTables:
                         frontier.reread(place, table, portion[-1].position.offset + 1)
             frontier.reread(place, table, parked.next_offset)
         except (Unavailable, OutcomeUnknown, Fenced) as error:
-            structlog.get_logger().warning("parked records unreadable", action="retry", table=table, reason=str(error))
+            library_logger().warning("parked records unreadable", action="retry", table=table, reason=str(error))
             await served.wait_to_retry()
         except Corrupt as error:
-            structlog.get_logger().error(
-                "parked records are missing", action="stop-table", table=table, reason=str(error)
-            )
+            library_logger().error("parked records are missing", action="stop-table", table=table, reason=str(error))
             self.parked.note_missing(where, error.message)
 
     def _stop(self, where: Where) -> None:

@@ -21,8 +21,6 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import structlog
-
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.assignment.frontier import Frontier, Where
 from rootline.coordinator.runtime.assignment.intake import Intake, RejectionOutbox
@@ -31,6 +29,7 @@ from rootline.coordinator.runtime.assignment.served_tables import ServedTables
 from rootline.coordinator.runtime.records import with_recorded_rejection
 from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.coordinator.runtime.table.table_states import written_reason
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import IntentFeed, ParkedStore, ParkedTable, Partition
 from rootline.schemas.errors import Invalid, OutcomeUnknown
@@ -147,7 +146,7 @@ class Parking:
             is_stopped = self.parked.lift((lift.table, (lift.log, lift.partition)), lift)
             loop = self.served.loops.get(lift.table)
             if loop is not None and (is_stopped or loop.phase is Phase.QUARANTINED):
-                structlog.get_logger().info("quarantine lifted", action="lift", table=lift.table)
+                library_logger().info("quarantine lifted", action="lift", table=lift.table)
                 yield lift.table
             await self.store.lifted(lift)
 
@@ -238,7 +237,7 @@ class Parking:
         self.parked.put(where, empty)
         self._given_to[where] = self._resumes_at[where] = frontier.reader_at(place, table)
         frontier.parked(place, table, offset)
-        structlog.get_logger().error(
+        library_logger().error(
             "table parked", action="park", table=table, partition=place[1], offset=offset, reason=empty.why
         )
 
@@ -306,7 +305,7 @@ class Parking:
             await self._stored(where, [item])
         except Invalid as error:
             if offset < self._may_be_decided_to(where):
-                structlog.get_logger().error("record not parked", action="retry", table=table, reason=str(error))
+                library_logger().error("record not parked", action="retry", table=table, reason=str(error))
                 return False
             self._reject(table, [item], f"this intent is too large to be parked ({error.message})")
             self.frontier.parked(place, table, offset + 1)  # otherwise the next pass would reject it again
@@ -341,7 +340,7 @@ class Parking:
         self.parked.remove(where)
         self._given_to.pop(where, None)
         self.frontier.unparked(place, table, at_least=self._resumes_at.pop(where, 0))
-        structlog.get_logger().info("parked records decided", action="unpark", table=table, records=parked.records)
+        library_logger().info("parked records decided", action="unpark", table=table, records=parked.records)
 
 
 def _empty(where: Where, offset: int, since_ms: int, why: str) -> ParkedTable:

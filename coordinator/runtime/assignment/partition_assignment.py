@@ -25,8 +25,6 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-import structlog
-
 from rootline.coordinator.runtime.assignment.frontier import Frontier, Where
 from rootline.coordinator.runtime.assignment.intake import AssignmentSettings, Intake, OnPublished, RejectionOutbox
 from rootline.coordinator.runtime.assignment.late_tables import LateTables, ParkedRecords
@@ -34,6 +32,7 @@ from rootline.coordinator.runtime.assignment.parking import Parking, ParkingLimi
 from rootline.coordinator.runtime.assignment.served_tables import LoopFactory, Pauses, ServedTables
 from rootline.coordinator.runtime.records import Rejection
 from rootline.coordinator.runtime.table.table_loop import TableLoop
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Partition, Pause
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
@@ -230,4 +229,4 @@ async def _repeat(every_s: float, step: Callable[[], Awaitable[None]], delayed: 
         try:
             await step()
         except (Unavailable, OutcomeUnknown, Fenced, TimeoutError) as error:
-            structlog.get_logger().warning(delayed, action="retry", reason=str(error))
+            library_logger().warning(delayed, action="retry", reason=str(error))

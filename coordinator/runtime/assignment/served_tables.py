@@ -21,11 +21,10 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import structlog
-
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.assignment.frontier import Frontier, LastProgress
 from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import ALL_TABLES, Assigned, IntentFeed, Partition, Pause, pause_of
 from rootline.ports.retry_policy import jittered_s
@@ -65,7 +64,7 @@ class Pauses:
         before, self._in_force = self._in_force, {pause.table: pause for pause in pauses}
         if before.keys() == self._in_force.keys():
             return ()
-        logger = structlog.get_logger()
+        logger = library_logger()
         for table in sorted(self._in_force.keys() - before.keys()):
             logger.warning("paused", action="pause", table=table, reason=self._in_force[table].reason)
         for table in sorted(before.keys() - self._in_force.keys()):
@@ -240,7 +239,7 @@ class ServedTables:
         for task in late:
             task.cancel()
         if late:
-            structlog.get_logger().warning("tables cut off", action="revoke", tasks=len(late), patience_s=patience_s)
+            library_logger().warning("tables cut off", action="revoke", tasks=len(late), patience_s=patience_s)
             await asyncio.wait(late)
         return len(late)
 

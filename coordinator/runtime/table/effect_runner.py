@@ -25,7 +25,6 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-import structlog
 from typing_extensions import override
 
 from rootline.coordinator.protocol.commit import decided_of
@@ -50,6 +49,7 @@ from rootline.coordinator.protocol.messages import (
     StoreObjects,
 )
 from rootline.coordinator.runtime.table.object_fetcher import LeavesAhead, fetch_objects
+from rootline.library_log import library_logger
 from rootline.maintenance.flush_plan import flush_in_steps
 from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_feed import IntentFeed, Partition
@@ -224,7 +224,7 @@ class EffectRunner:
                 LoadFailed(True, str(error)) if isinstance(effect, LoadHead | ReadBack) else _failed(effect, str(error))
             )
         except Exception as error:  # our bug or a store adapter's: the table retries, other tables continue
-            structlog.get_logger().exception("request failed", action="retry", table=self.table)
+            library_logger().exception("request failed", action="retry", table=self.table)
             return _failed(effect, f"{type(error).__name__}: {error}")
 
     async def _carry_out(self, effect: StoreEffect, ahead: LeavesAhead | None) -> Event:

@@ -22,9 +22,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-import structlog
 from pyroaring import BitMap, BitMap64
 
+from rootline.library_log import library_logger
 from rootline.ports.object_store import LongObject, ObjectStore
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.leaf_codec import LeafContent, decode_leaf, is_quickly_decoded
@@ -111,7 +111,7 @@ class FooterPrefetch:
         except (RootlineError, TimeoutError):
             return False
         except Exception:  # our bug or a store adapter's must not end the table's task
-            structlog.get_logger().exception("file not checked ahead", action="retry", table=self._table)
+            library_logger().exception("file not checked ahead", action="retry", table=self._table)
             return False
 
 
@@ -140,7 +140,7 @@ async def read_adopted(
         except RootlineError:
             raise
         except Exception as error:  # foreign bytes: a decoder that fails on them rejects the intent
-            structlog.get_logger().exception("adopted root unreadable", action="reject", table=table)
+            library_logger().exception("adopted root unreadable", action="reject", table=table)
             fault = invalid(f"adopted root {named.location!r} cannot be read ({type(error).__name__})")
     return fault
 
@@ -411,7 +411,7 @@ async def _page(source: _Source, need: PageNeed[T]) -> Page[T] | Absent:
             return need.kind.decode_stored(body, named.location, named.digest, size, need.table_uuid, name=name)
         except RootlineError as error:
             reason = error.message
-            structlog.get_logger().warning("page unreadable", action="reject", table=source.table, reason=reason)
+            library_logger().warning("page unreadable", action="reject", table=source.table, reason=reason)
     return ABSENT
 
 
@@ -425,7 +425,7 @@ async def _root(source: _Source, need: RootNeed) -> Root | Absent:
         try:
             return await asyncio.to_thread(proven_root, found.body, table, version)
         except RootlineError:
-            structlog.get_logger().exception("root unreadable", action="reject", table=table, version=version)
+            library_logger().exception("root unreadable", action="reject", table=table, version=version)
     return ABSENT
 
 
@@ -436,7 +436,7 @@ async def _definition(source: _Source, need: DefinitionNeed) -> TableDefinition 
             return await named_definition(source.store, source.table, need.reference, need.table_uuid)
         except (Corrupt, Invalid) as error:
             reason = error.message
-            structlog.get_logger().warning("definition unreadable", action="reject", table=source.table, reason=reason)
+            library_logger().warning("definition unreadable", action="reject", table=source.table, reason=reason)
     return ABSENT
 
 
@@ -464,9 +464,7 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
         return None  # no store accepts such a key, or this store cannot read it
     if isinstance(found, LongObject):
         reason = f"it has {found.length} bytes, the limit is {_OBJECT_BYTES_MAX}"
-        structlog.get_logger().warning(
-            "object too long", action="reject", table=table, location=location, reason=reason
-        )
+        library_logger().warning("object too long", action="reject", table=table, location=location, reason=reason)
         return None
     return None if found is None else found.body
 
@@ -478,7 +476,7 @@ def _decoded(body: bytes, table: TableName, need: LeafNeed) -> ReadLeaf | Absent
     except RootlineError as error:
         return Absent(error.message.removeprefix(f"{need.location}: "))
     except Exception as error:  # a writer's bytes: a decoder that fails on them rejects that intent only
-        structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=need.location)
+        library_logger().exception("leaf unreadable", action="reject", table=table, location=need.location)
         return Absent(f"it cannot be read ({type(error).__name__})")
 
 
@@ -519,5 +517,5 @@ def _vector_in(blob: bytes, place: VectorNeed) -> BitMap64 | Absent:
     except RootlineError:
         return ABSENT
     except Exception:
-        structlog.get_logger().exception("vector unreadable", action="reject", location=place.location)
+        library_logger().exception("vector unreadable", action="reject", location=place.location)
         return ABSENT

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import structlog
-
 from rootline.coordinator.protocol.commit_machine import Step, quarantine, step
 from rootline.coordinator.protocol.machine_state import Paused, Phase, Policy, TableMachine
 from rootline.coordinator.protocol.messages import (
@@ -41,6 +39,7 @@ from rootline.coordinator.protocol.messages import (
 from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
 from rootline.coordinator.runtime.table.object_fetcher import FooterPrefetch, read_leaf
 from rootline.coordinator.runtime.table.verdict_outbox import CommitTraces, Publication, VerdictOutbox
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import RecordingSink
 from rootline.ports.object_store import ObjectStore
@@ -120,7 +119,7 @@ class LeafPrefetch:
         except RootlineError:
             return None
         except Exception:  # our bug or a store adapter's must not end the table's task
-            structlog.get_logger().exception("leaf not prefetched", action="retry", table=self._table)
+            library_logger().exception("leaf not prefetched", action="retry", table=self._table)
             return None
 
     def _forget(self, location: str) -> None:
@@ -346,7 +345,7 @@ class TableLoop:
         try:
             return step(self._machine, event, tick)
         except Exception as error:  # our bug: this table commits nothing more, other tables continue
-            structlog.get_logger().exception("table failed", action="quarantine", table=self._context.table)
+            library_logger().exception("table failed", action="quarantine", table=self._context.table)
             return quarantine(self._machine, f"{type(error).__name__}: {error}")
 
     def _end(self, event: Event, tick: Tick, stepped: Step, tasks: asyncio.TaskGroup) -> None:

@@ -23,9 +23,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-import structlog
-
 from rootline.coordinator.protocol.messages import Decided, PublishVerdicts
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment, Tracer
 from rootline.ports.intent_feed import RecordedRejection, RecordingSink
 from rootline.ports.retry_policy import RetryPolicy
@@ -156,7 +155,7 @@ class VerdictOutbox:
         except (Unavailable, OutcomeUnknown, TimeoutError) as error:
             reason = str(error) or "no answer in time"
             self.trouble = f"{self.table}: verdicts cannot be published: {reason}"
-            structlog.get_logger().warning("verdicts not published", action="retry", table=self.table, reason=reason)
+            library_logger().warning("verdicts not published", action="retry", table=self.table, reason=reason)
             return False
         self.trouble = ""
         return True

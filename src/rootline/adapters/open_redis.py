@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import structlog
 from typing_extensions import override
 
 from rootline.adapters.memory import MemoryTaskQueue
@@ -23,6 +22,7 @@ from rootline.adapters.open import check_warehouse, is_kafka, store_settings
 from rootline.adapters.redis_metrics import RedisMetrics
 from rootline.adapters.settings import RedisSettings
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.library_log import library_logger
 from rootline.ports.head_hints import HeadHints
 from rootline.ports.task_queue import DeadTasks, Ending, Offer, Task, TaskKind, TaskQueue
 from rootline.schemas.distribution import install_command
@@ -31,7 +31,7 @@ from rootline.schemas.errors import Invalid, Unavailable
 if TYPE_CHECKING:
     from rootline.adapters.redis_calls import LakeKeys, RedisCalls, RedisHeadHints
 
-_log = structlog.get_logger("rootline.redis")
+_log = library_logger("rootline.redis")
 _OWN_WAIT_S: Final = 1.0
 """Seconds after which the shared queue is retried."""
 

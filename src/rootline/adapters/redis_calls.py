@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -28,6 +27,7 @@ from typing_extensions import override
 
 from rootline.adapters.redis_metrics import RedisMetrics
 from rootline.adapters.settings import RedisSettings
+from rootline.library_log import library_logger
 from rootline.ports.environment import Environment
 from rootline.ports.head_hints import HeadHints, HintOutcome
 from rootline.schemas.errors import Invalid, Unavailable
@@ -80,7 +80,7 @@ class LakeKeys:
 FAILURES_MAX: Final = 3
 _CALLS_AT_ONCE: Final = 16
 _REASON_MAX: Final = 300
-_log = structlog.get_logger("rootline.redis")
+_log = library_logger("rootline.redis")
 
 
 class _Client(Protocol):

@@ -13,13 +13,12 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from rootline.adapters.open import WriterLog, log_name
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_parts, embedded_settings
 from rootline.hosting.on_demand import IMPORTING
+from rootline.library_log import library_logger
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import RootlineError
@@ -57,7 +56,7 @@ class EmbeddedHost:
         self._hosting: asyncio.Task[None] | None = None
         self._stopping = False
         self._trouble: str | None = None
-        self._logger = structlog.get_logger("rootline.connect")
+        self._logger = library_logger("rootline.connect")
 
     def open_log(self) -> WriterLog:
         """Open the log on the running loop, and start to host.

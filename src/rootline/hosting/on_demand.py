@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from typing_extensions import override
 
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.library_log import library_logger
 from rootline.ports.intent_log import IntentSink, KnowsItsLake, NewRecord, VerdictSource
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import LogPosition, TableName
@@ -134,9 +135,7 @@ class HostOnDemand:
                 await asyncio.to_thread(self._imported)  # only for its imports, which take a while
             log.opened()
         except Exception as error:
-            import structlog
-
-            structlog.get_logger().warning("lake not hosted", action="not-hosted", reason=str(error) or repr(error))
+            library_logger().warning("lake not hosted", action="not-hosted", reason=str(error) or repr(error))
 
     def _imported(self) -> Host:
         with IMPORTING:

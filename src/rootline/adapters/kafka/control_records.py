@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
 from prometheus_client import Counter
 
+from rootline.library_log import library_logger
 from rootline.schemas.identifiers import LogId
 
 FRONTIER: Final = ""
@@ -161,7 +161,7 @@ class Skipped:
     def log(self) -> None:
         """Log the records that were counted since the last call, if there were any."""
         if self._count:
-            structlog.get_logger("rootline.kafka").warning(
+            library_logger("rootline.kafka").warning(
                 "skipped unreadable records",
                 action="control-records-skipped",
                 records=self._count,

@@ -20,7 +20,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import structlog
 from aiokafka.codec import zstd_encode
 from typing_extensions import override
 
@@ -30,6 +29,7 @@ from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTo
 from rootline.adapters.kafka.record_headers import headers_of_dead_letter, headers_of_json_verdict, headers_of_verdicts
 from rootline.adapters.kafka.topics import DEAD_LETTER_ROOM_BYTES, record_bytes_max
 from rootline.adapters.settings import KafkaSettings
+from rootline.library_log import library_logger
 from rootline.ports.intent_feed import FeedEvent
 from rootline.ports.intent_log import VerdictSink
 from rootline.schemas.bytes.verdict_codec import encode_verdicts, json_verdict
@@ -157,7 +157,7 @@ class KafkaVerdictSink(VerdictSink):
             return
         if allowed < _OUR_HEADERS_BYTES:
             raise self._no_letter(f"its max.message.bytes is {allowed}")
-        structlog.get_logger().warning(
+        library_logger().warning(
             "dead letter without its record",
             action="dead-letter",
             partition=letter.partition,

@@ -26,7 +26,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from rootline.adapters.kafka.clients import FETCH_WAIT_MS, log_unavailable, make_consumer, start_consumer, stop_consumer
@@ -67,6 +66,7 @@ from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.record_batches import log_records
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.adapters.settings import KafkaSettings
+from rootline.library_log import library_logger
 from rootline.ports.intent_feed import Assigned, Lift, Pause
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.errors import Fenced, OutcomeUnknown, RootlineError
@@ -343,7 +343,7 @@ class FrontierKeeper:
         except RootlineError as error:
             for place, offset in noted.items():  # for the next attempt, unless a later offset was noted meanwhile
                 self._noted[place] = max(offset, self._noted.get(place, 0))
-            logger = structlog.get_logger("rootline.kafka")
+            logger = library_logger("rootline.kafka")
             logger.info("frontiers not written", action="retry", reason=str(error))
 
     async def publish(self, records: Sequence[Outgoing]) -> None:

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from rootline.adapters.settings import KafkaSettings
+from rootline.library_log import library_logger
 from rootline.schemas.errors import Fenced
 from rootline.schemas.identifiers import LogId
 
@@ -114,7 +114,7 @@ async def write_bookmark(settings: KafkaSettings, consumer: AIOKafkaConsumer, lo
         async with asyncio.timeout(settings.request_timeout_s):
             await commit_offsets(consumer, {bookmark_of(settings): 0}, log, generation=generation, stage=Stage.UPGRADED)
     except (KafkaError, TimeoutError) as error:
-        logger = structlog.get_logger("rootline.kafka")
+        logger = library_logger("rootline.kafka")
         logger.info("the log's identity was not stored", action="bookmark", reason=repr(error))
         return False
     return True

@@ -23,7 +23,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import InconsistentGroupProtocolError, InvalidSessionTimeoutError, KafkaError
 
@@ -63,6 +62,7 @@ from rootline.adapters.kafka.parked_topic import with_rebuilt_names
 from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics, topic_exists, topic_identity
 from rootline.adapters.settings import KafkaSettings
+from rootline.library_log import library_logger
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
 from rootline.schemas.bytes.record_headers import Lake
 from rootline.schemas.distribution import LAST_THAT_UPGRADES
@@ -266,7 +266,7 @@ class KafkaMembership:
         self._partitions = 0
         self._closed = False
         self._has_checked = False
-        self._logger = structlog.get_logger("rootline.kafka")
+        self._logger = library_logger("rootline.kafka")
 
     @property
     def may_read(self) -> bool:

@@ -20,7 +20,6 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from confluent_kafka import KafkaException
@@ -35,6 +34,7 @@ from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTo
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.adapters.kafka.topics import complete_topics, topic_identity
 from rootline.adapters.settings import KafkaSettings
+from rootline.library_log import library_logger
 from rootline.ports.intent_feed import ParkedRun, ParkedTable
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableName
@@ -143,7 +143,7 @@ class ParkedTopic:
             if end > 0:
                 await asyncio.to_thread(self._remove, partition, end)
         except (KafkaError, KafkaException, TimeoutError) as error:
-            logger = structlog.get_logger("rootline.kafka")
+            logger = library_logger("rootline.kafka")
             logger.info("parked records not removed", action="remove-parked", partition=partition, reason=str(error))
 
     async def close(self) -> None:
@@ -272,7 +272,7 @@ async def with_rebuilt_names(
         return recorded
     found = await _found(settings, log, read - named)
     for record in found:
-        structlog.get_logger("rootline.kafka").warning(
+        library_logger("rootline.kafka").warning(
             "rebuilt names of parked records",
             action="park",
             partition=record.partition,

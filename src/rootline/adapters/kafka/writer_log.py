@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from typing_extensions import override
@@ -32,6 +31,7 @@ from rootline.adapters.kafka.record_headers import VerdictRange, is_json, range_
 from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
 from rootline.adapters.settings import KafkaSettings
 from rootline.adapters.system_environment import publishing
+from rootline.library_log import library_logger
 from rootline.ports.intent_log import IntentSink, KnowsItsLake, NewRecord, VerdictSource, check_identity
 from rootline.schemas.bytes.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
 from rootline.schemas.bytes.record_headers import (
@@ -316,7 +316,7 @@ class KafkaVerdictSource(VerdictSource):
         self._task: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._closed = False
-        self._logger = structlog.get_logger("rootline.kafka")
+        self._logger = library_logger("rootline.kafka")
 
     async def start(self) -> None:
         """Begin to read at the topic's end. Returns without waiting if it was started before.

@@ -24,8 +24,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-import structlog
-
+from rootline.library_log import library_logger
 from rootline.schemas.errors import RootlineError
 
 STEP_MS_MAX: Final = 86_400_000
@@ -193,7 +192,7 @@ PruneStep = Callable[[], Awaitable[Pruned]]
 
 async def pruning_loop(step: PruneStep, *, interval_s: float = _INTERVAL_S, pause_s: float = _PAUSE_S) -> None:
     """Prune until cancelled."""
-    logger = structlog.get_logger("rootline.log")
+    logger = library_logger("rootline.log")
     while True:
         try:
             more = True

@@ -18,8 +18,8 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import structlog
 
+from rootline.library_log import library_logger
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.content_entry import FileFormat
@@ -142,7 +142,7 @@ def _rows(file: StatedFile, footer: bytes) -> int:
     except ValueError as error:
         raise _unreadable(file, str(error)) from error
     except Exception as error:
-        structlog.get_logger().exception("footer unreadable", action="reject", location=file.location)
+        library_logger().exception("footer unreadable", action="reject", location=file.location)
         raise _unreadable(file, f"the footer cannot be read ({type(error).__name__})") from error
 
 
