@@ -85,13 +85,15 @@ class AsyncTableHandle:
 
 
 class AsyncScan:
-    """The same as `Scan`, for coroutines: rows, batches, a count."""
+    """The same as `Scan`, for coroutines: rows, data frames, batches, a count."""
 
     def __init__(self, lake: OpenLake, scan: Scan) -> None:
         self._lake = lake
         self._of = scan
 
     to_arrow = _awaited(Scan.to_arrow)
+    to_pandas = _awaited(Scan.to_pandas)
+    to_polars = _awaited(Scan.to_polars)
     count = _awaited(Scan.count)
     schema = _awaited(Scan.schema)
 

@@ -8,8 +8,9 @@ version. pandas and Polars are imported only if their form is requested, modules
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -31,24 +32,6 @@ if TYPE_CHECKING:
     import polars
 
     from rootline.storage.rows.data_file_reader import RowsWanted
-
-
-def pandas_frame(rows: Callable[[], pa.Table]) -> pandas.DataFrame:
-    """`rows` as a pandas data frame. Raises `Invalid` (`setting-invalid`) if pandas is not installed, before rows are
-    read.
-    """
-    _installed("pandas")
-    frame: pandas.DataFrame = rows().to_pandas()
-    return frame
-
-
-def polars_frame(rows: Callable[[], pa.Table]) -> polars.DataFrame:
-    """`rows` as a Polars data frame. Raises `Invalid` (`setting-invalid`) if Polars is not installed, before rows are
-    read.
-    """
-    library = _installed("polars")
-    frame: polars.DataFrame = library.DataFrame(rows())
-    return frame
 
 
 def _installed(library: str) -> ModuleType:
@@ -83,26 +66,30 @@ class Scan:
 
     def to_arrow(self) -> pa.Table:
         """All rows as one Arrow table, in memory."""
-
-        async def operation(session: Session) -> pa.Table:
-            from rootline.storage.rows.scan_executor import scan_table
-
-            plan, wanted = await self._planned(session)
-            return await scan_table(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
-
-        return self._holder.run(operation)
+        return self._holder.run(self._rows)
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas data frame. Integers become floats if some of them are null.
 
         Raises, besides the errors of every method:
-            Invalid: `setting-invalid`, pandas is not installed.
+            Invalid: `setting-invalid`, pandas is not installed. No rows were read.
         """
-        return pandas_frame(self.to_arrow)
+
+        async def operation(session: Session) -> pandas.DataFrame:
+            await asyncio.to_thread(_installed, "pandas")
+            rows = await self._rows(session)
+            return await asyncio.to_thread(rows.to_pandas)
+
+        return self._holder.run(operation)
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a Polars data frame. Raises `setting-invalid` if Polars is not installed."""
-        return polars_frame(self.to_arrow)
+
+        async def operation(session: Session) -> polars.DataFrame:
+            library = await asyncio.to_thread(_installed, "polars")
+            return await asyncio.to_thread(library.DataFrame, await self._rows(session))
+
+        return self._holder.run(operation)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in batches of at most 65,536. Only a few files are in memory at a time."""
@@ -160,6 +147,12 @@ class Scan:
         parts += [] if self.columns is None else [f"columns {', '.join(self.columns)}"]
         parts += [] if self.limit is None else [f"at most {self.limit} rows"]
         return f"<{'; '.join(parts)}>"
+
+    async def _rows(self, session: Session) -> pa.Table:
+        from rootline.storage.rows.scan_executor import scan_table
+
+        plan, wanted = await self._planned(session)
+        return await scan_table(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
 
     async def _batches(self, session: Session) -> AsyncIterator[pa.RecordBatch]:
         plan, wanted = await self._planned(session)

@@ -23,6 +23,8 @@ def test_a_coroutine_reads_and_changes_rows_as_a_thread_does(lake: Lake) -> None
         await twin.update_where("id = 3", {"n": pc.field("n") + 1})
         assert await twin.delete_where("id = 100") is None
         assert (await twin.scan("id = 3").to_arrow()).to_pylist() == [{"id": 3, "n": 7}]
+        assert (await twin.scan("id = 3").to_pandas())["n"].tolist() == [7]
+        assert (await twin.scan("id = 3").to_polars()).rows() == [(3, 7)]
         assert await twin.scan(limit=1).count() == 1
         assert [len(batch) async for batch in twin.scan(columns=["id"]).to_batches()] != []
         assert await twin.schema() == await twin.scan().schema() == table.schema()
