@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -91,3 +92,14 @@ def test_a_table_is_created_with_a_sort_order(folder: Path, run: Run, tmp_path: 
     )
     assert made.code == 0, made.err
     assert "sorted by: -city, bucket(4, id)" in run("table", "describe", "demo.u", "--warehouse", folder).out
+
+
+def test_a_table_is_created_with_identifier_fields(folder: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "columns.json").write_text('{"city": "string", "id": "int not null"}')
+    made = run(
+        *("table", "create", "demo.v", "--schema", tmp_path / "columns.json", "--identifier-fields", "id"),
+        *("--warehouse", folder),
+    )
+    assert made.code == 0, made.err
+    shown = json.loads(run("table", "describe", "demo.v", "--json", "--warehouse", folder).out)
+    assert shown["definition"]["schemas"][0]["identifier-field-ids"] == [2]

@@ -63,7 +63,8 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     },
     Lake.create_table: {
         "name": [*TEXT, None, "x", ""], "schema": SCHEMA, "partition_by": [*TEXTS, None], "expressions": [*TEXTS, None],
-        "sort_by": [*TEXTS, None], "properties": TEXT_MAP, "if_not_exists": TRUTH, "timeout_s": SECONDS,
+        "sort_by": [*TEXTS, None], "identifier_fields": TEXTS, "properties": TEXT_MAP, "if_not_exists": TRUTH,
+        "timeout_s": SECONDS,
     },
     Lake.replace_table: {
         "name": [*TEXT, None, "x", ""], "schema": SCHEMA,

@@ -65,6 +65,10 @@ def create(
             "--sort-by", help="How rows are sorted inside files, as 'city, -ts nulls first'. Default: they are not."
         ),
     ] = "",
+    identifiers: Annotated[
+        str | None,
+        typer.Option("--identifier-fields", help="The columns that identify a row, as a,b. Default: the schema's."),
+    ] = None,
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", help="A table property, as key=value. Repeat for more. Default: none."),
@@ -87,11 +91,16 @@ def create(
             partition_by=partition_by or (),
             expressions=expressions or (),
             sort_by=split_terms(sort_by),
+            identifier_fields=None if identifiers is None else _paths(identifiers),
             properties=pairs,
             timeout_s=timeout_s,
         )
         record = {"table": name, "table_uuid": str(handle.definition().table_uuid), "created": True}
     output.line(as_json, record, f"created {name}")
+
+
+def _paths(text: str) -> list[str]:
+    return [path.strip() for path in text.split(",") if path.strip()]
 
 
 def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
@@ -299,7 +308,7 @@ def alter(
         for path, kind in _pairs("--type", widen):
             change.update_column(path, kind)
         if identifiers is not None:
-            change.set_identifier_fields(*(path.strip() for path in identifiers.split(",") if path.strip()))
+            change.set_identifier_fields(*_paths(identifiers))
         for path in drop or ():
             change.drop_column(path)
         for path in optional or ():

@@ -85,6 +85,7 @@ def build_definition(
     partition_by: Sequence[str] = (),
     expressions: Sequence[str] = (),
     sort_by: SortBy = (),
+    identifier_fields: Sequence[str] | None = None,
     properties: Mapping[str, str] | None = None,
     table_uuid: uuid.UUID,
 ) -> TableDefinition:
@@ -99,6 +100,7 @@ def build_definition(
             terms, and `lower(column)`.
         sort_by: the order of rows inside files: the same terms, `-column` for descending, each with an optional `nulls
             first` or `nulls last` at its end. Or PyIceberg's `SortOrder`.
+        identifier_fields: paths of the columns that identify a row, or `None` for those of the schema.
         properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is `false`, and
             unused objects are deleted unless `rootline.sweep` is `false`.
         table_uuid: the new table's UUID, not used before.
@@ -108,6 +110,8 @@ def build_definition(
     """
     check_set({}, properties or {})
     iceberg = iceberg_schema(schema) if isinstance(schema, pa.Schema) else schema
+    if identifier_fields is not None:
+        iceberg = _identified(iceberg, identifier_fields)
     if not iceberg.fields:
         raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")
     highest_id = iceberg.highest_field_id
@@ -145,6 +149,23 @@ def build_definition(
         last_column_id=max(highest_id, last_id),
         properties={EXPIRE: "true", SWEEP_PROPERTY: "true"} | dict(properties or {}),
     )
+
+
+def _identified(schema: Schema, paths: Sequence[str]) -> Schema:
+    names = {schema.find_column_name(field_id): field_id for field_id in schema.field_ids}
+    for path in paths:
+        if path not in names:
+            known = ", ".join(field.name for field in schema.fields[:40])
+            raise Invalid("definition-invalid", f"identifier_fields: there is no column {path!r}; there is {known}")
+    ids = [names[path] for path in dict.fromkeys(paths)]
+    try:
+        return Schema(*schema.fields, schema_id=schema.schema_id, identifier_field_ids=ids)
+    except ValueError as error:
+        raise Invalid(
+            "definition-invalid",
+            f"identifier_fields {', '.join(paths)}: each must be required, as in 'long not null', of one value that is "
+            "not a float or double, and inside required structs only",
+        ) from error
 
 
 def _check_distinct(

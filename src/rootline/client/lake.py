@@ -63,6 +63,7 @@ class Lake(LakeNames):
         partition_by: Sequence[str] = (),
         expressions: Sequence[str] = (),
         sort_by: SortBy = (),
+        identifier_fields: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -80,9 +81,11 @@ class Lake(LakeNames):
             sort_by: the order of rows inside new files: `["city", "-ts", "bucket(16, id)"]`, with `nulls first` or
                 `nulls last` behind a term to change the default (first ascending, last descending), or PyIceberg's
                 `SortOrder`.
+            identifier_fields: the columns that identify a row: `["id"]`, `["route.id"]` for a member of a struct. They
+                must be required. `upsert` finds rows by them. By default those of an Iceberg schema, else none.
             properties: the table's properties, text to text.
             if_not_exists: accept an existing table of this name that has all of these columns. It is not changed, even
-                if its types, partitioning, sort order or properties differ.
+                if its types, partitioning, sort order, identifier fields or properties differ.
             timeout_s: the waiting time for the verdict, in seconds.
 
         Returns:
@@ -100,11 +103,13 @@ class Lake(LakeNames):
 
         checked, wait_s = checks.table(name), checks.seconds(timeout_s)
         may_be_there = checks.truth(if_not_exists, "if_not_exists")
+        identifiers = None if identifier_fields is None else checks.texts(identifier_fields, "identifier_fields")
         definition = build_definition(
             given_schema(schema),
             partition_by=checks.texts(partition_by, "partition_by"),
             expressions=checks.texts(expressions, "expressions"),
             sort_by=given_order(sort_by),
+            identifier_fields=identifiers,
             properties=checks.text_map(properties, "properties"),
             table_uuid=uuid.uuid4(),
         )

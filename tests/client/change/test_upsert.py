@@ -22,9 +22,7 @@ NAMED = {"id": "long not null", "name": "string", "price": "double"}
 @pytest.fixture
 def goods(lake: Lake) -> TableHandle:
     """Rows 1 to 3, identified by `id`."""
-    table = lake.create_table("demo.goods", NAMED)
-    with table.alter() as change:
-        change.set_identifier_fields("id")
+    table = lake.create_table("demo.goods", NAMED, identifier_fields=["id"])
     table.append([{"id": id_, "name": f"old {id_}", "price": float(id_)} for id_ in (1, 2, 3)])
     return table
 

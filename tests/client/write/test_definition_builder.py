@@ -6,6 +6,8 @@ import uuid
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from rootline.client.create_drop import build_definition
 from rootline.client.given_schema import iceberg_schema
@@ -27,6 +29,34 @@ NUMBERED = pa.schema([("carrier", pa.string()), ("flight", pa.int32()), ("dep_de
 
 def _definition(partition_by: list[str], schema: pa.Schema = FLIGHTS) -> TableDefinition:
     return build_definition(schema, partition_by=partition_by, table_uuid=uuid.UUID(int=7))
+
+
+def _identified(schema: pa.Schema | Schema, *paths: str) -> list[str | None]:
+    made = build_definition(schema, identifier_fields=paths, table_uuid=uuid.UUID(int=7)).schema
+    return [made.find_column_name(field_id) for field_id in made.identifier_field_ids]
+
+
+def test_identifier_fields_are_named_by_their_paths() -> None:
+    stop = pa.struct([pa.field("code", pa.int64(), nullable=False)])
+    schema = pa.schema([*FLIGHTS, pa.field("stop", stop, nullable=False)])
+    assert _identified(schema, "carrier", "stop.code", "carrier") == ["carrier", "stop.code"]
+    assert _identified(Schema(NestedField(1, "id", LongType(), required=True), identifier_field_ids=[1])) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("absent", "no column 'absent'; there is carrier, flight"),
+        ("flight", "must be required"),
+        ("route", "of one value"),
+        ("route.origin", "inside required structs"),
+        ("route.stops.element", "inside required structs"),
+    ],
+)
+def test_identifier_fields_that_no_row_can_be_identified_by_are_refused(path: str, message: str) -> None:
+    with pytest.raises(Invalid, match=message) as refused:
+        _identified(FLIGHTS, "carrier", path)
+    assert refused.value.code == "definition-invalid"
 
 
 def test_expressions_take_ids_after_the_schemas_own() -> None:
