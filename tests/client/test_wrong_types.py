@@ -128,7 +128,7 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
         "where": [*TEXT, None, ""], "set": ASSIGNED, "isolation": [5, None, "x", [], ODD],
         **SIZE, **SECONDS_AND_SUMMARY,
     },
-    TableHandle.upsert: {"rows": ROWS, "on": [*TEXTS, []], **SIZE, **SECONDS_AND_SUMMARY},
+    TableHandle.upsert: {"rows": ROWS, "on": [*TEXTS, []], "skip_unchanged": TRUTH, **SIZE, **SECONDS_AND_SUMMARY},
     TableHandle.merge: {
         "source": ROWS, "on": [*TEXTS, []], "isolation": [5, None, "x", [], ODD],
         "when_matched": ["insert", *ASSIGNED[1:]], "when_not_matched": ["update", *ASSIGNED[1:]],

@@ -9,9 +9,10 @@ the source under its own definition.
 
 Theory. A row that a merge changes is deleted by position, and a coordinator refuses to delete a row twice. So of two
 changes of one row, one is replanned, whatever else changes in the same file. Keys that a merge inserts have no such
-row. The intent's filter therefore matches these keys, and no others: of two merges that insert a key, one is
-replanned, and finds the other's row. A row that another writer appends under a key that the merge has found may stay
-beside the updated row, as if it had been appended afterwards.
+row, and neither have keys whose rows are skipped because they would not change. The intent's filter therefore matches
+these keys, and no others: of two merges that insert a key, one is replanned, and finds the other's row. A row that
+another writer appends under a key that the merge has found may stay beside the updated row, as if it had been appended
+afterwards.
 
 Source: protocol page, section 2, `row_delta`, and docs/reading.md, "Changing rows".
 """
@@ -26,6 +27,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from rootline.client.assigned_values import PROJECTION, assigned_columns, check_assigned, given_assignments
@@ -37,11 +39,12 @@ from rootline.client.planned_change import ChangeOptions, commit_planned
 from rootline.client.planned_files import FilePlan, plan_files
 from rootline.client.session import Commit, Session, WriterStamp
 from rootline.client.source_keys import ABSENT, NO_ROW, Numbers, SourceKeys, key_fields
+from rootline.schemas.arrow_values import numpy_from
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, DataFile, Intent
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
+from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of, storage_of
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.metadata_columns import FILE, POS, ROW_ID, may_state_lineage, metadata_field
 from rootline.storage.rows.row_deletes import places_by_file
@@ -50,6 +53,7 @@ from rootline.tree.scan.scan_plan import DeletesFor
 
 _PORTION_BYTES: Final = 64 * 1024 * 1024
 Assigned: TypeAlias = Mapping[str, Any]
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(slots=True)
@@ -234,12 +238,14 @@ class MergeRules:
     """The columns of the key, `None` for the identifier fields, and what happens to rows of both sides.
 
     `refuses_repeated`: whether two source rows with one key are refused even if no row of the table matches them.
+    `skips_same`: whether `"update"` does not write rows that have all the values already.
     """
 
     on: tuple[str, ...] | None
     matched: WhenMatched
     not_matched: WhenNotMatched
     refuses_repeated: bool = False
+    skips_same: bool = False
 
     @staticmethod
     def of(on: tuple[str, ...] | None, matched: WhenMatched, not_matched: WhenNotMatched) -> MergeRules:
@@ -274,10 +280,12 @@ class _Merge:
     definition: TableDefinition
     rows: pa.RecordBatch
     typed: dict[str, pa.Array]
-    lacking: Mapping[str, np.ndarray[Any, np.dtype[np.bool_]]]
+    lacking: Mapping[str, Flags]
     keys: SourceKeys
-    is_matched: np.ndarray[Any, np.dtype[np.bool_]]
+    is_matched: Flags
     """Flags of the keys, by number, that a row of the table has."""
+    is_same: Flags
+    """Flags of the keys, by number, that a skipped row of the table has."""
 
     @staticmethod
     def of(table: TableName, given: GivenRows, rules: MergeRules, definition: TableDefinition) -> _Merge:
@@ -286,7 +294,8 @@ class _Merge:
         if is_whole:
             check_names(given.names, definition)
         keys = key_fields(table, schema, rules.on)
-        missing = [column.name for column in keys if column.name not in given.names]
+        outer = dict.fromkeys(key.path[0] for key in keys)
+        missing = [name for name in outer if name not in given.names]
         if missing:
             raise Invalid(
                 "rows-invalid", f"{table}: the rows lack column {missing[0]!r} of the key: give it in each row"
@@ -298,35 +307,35 @@ class _Merge:
             check_assigned(table, rules.matched, schema, pa.schema([source, target]))
         if isinstance(rules.not_matched, Mapping):
             check_assigned(table, rules.not_matched, schema, pa.schema([source]))
-        used = [column for column in schema.fields if column.name in given.names] if is_whole else keys
+        used = [column for column in schema.fields if column.name in (given.names if is_whole else outer)]
         typed = _by_name(PROJECTION.columns(rows, used))
-        found = SourceKeys.of(keys, [typed[column.name] for column in keys])
+        found = SourceKeys.of(keys, typed)
         if rules.refuses_repeated and (twice := np.flatnonzero(found.counts > 1)).size:
             raise Invalid(
                 "rows-invalid",
                 f"{table}: {twice.size} keys are in several of the rows, such as {found.shown(twice[0])}, and nothing "
                 "states which row is newer: keep one row for each key",
             )
-        return _Merge(table, rules, definition, rows, typed, given.lacking, found, np.zeros(len(found), dtype=np.bool_))
+        is_matched, is_same = np.zeros((2, len(found)), dtype=np.bool_)
+        return _Merge(table, rules, definition, rows, typed, given.lacking, found, is_matched, is_same)
 
     def columns_to_read(self) -> list[str]:
         """The columns of the table that matching rows are found by, or keep."""
-        keys = [column.name for column in self.keys.fields]
-        if isinstance(self.rules.matched, Mapping):
-            return [column.name for column in self.definition.schema.fields]
+        keys = [key.path[0] for key in self.keys.fields]
+        names = [column.name for column in self.definition.schema.fields]
+        if isinstance(self.rules.matched, Mapping) or self.rules.skips_same:
+            return names
         if self.rules.matched == "update":
-            names = (column.name for column in self.definition.schema.fields)
             return [*keys, *(name for name in names if name not in self.typed or name in self.lacking)]
         return keys
 
     def matching(self, old: _OldRows) -> tuple[_OldRows, Numbers]:
-        """The rows of `old` that have a key of the source, and the number of each one's key.
+        """The rows of `old` that have a key of the source, and the number of each one's key. Skipped rows are left out.
 
         Raises:
             Invalid: `merge-ambiguous`, several source rows have the key of a row that the merge changes.
         """
-        columns = _by_name(old.own)
-        numbers = self.keys.numbers_of([columns[column.name] for column in self.keys.fields])
+        numbers = self.keys.numbers_of(old.own)
         rows = np.flatnonzero(numbers != ABSENT)
         found = numbers[rows]
         self.is_matched[found] = True
@@ -337,21 +346,32 @@ class _Merge:
                 f"{self.table}: several rows of the source have the key {self.keys.shown(twice[0])}, which is in the "
                 "table: keep one row for each key",
             )
+        if self.rules.skips_same:
+            matched, kept = old.own.take(pa.array(rows)), np.ones(len(rows), dtype=np.bool_)
+            for name, values in self._given(matched, found).items():
+                kept &= same_values(matched.column(name), values)
+            self.is_same[found[kept]] = True
+            rows, found = rows[~kept], found[~kept]
         return old.take(rows), found
+
+    def _given(self, own: pa.RecordBatch, numbers: Numbers) -> dict[str, pa.Array]:
+        """The source's values for matching rows, whose columns are `own`."""
+        rows, kept = self.keys.first_rows[numbers], _by_name(own)
+        new = {name: column.take(pa.array(rows)) for name, column in self.typed.items()}
+        for name in self.lacking.keys() & new.keys() & kept.keys():
+            places = np.arange(len(rows)) + np.where(self.lacking[name][rows], len(rows), 0)
+            new[name] = pa.concat_arrays([new[name], kept[name]]).take(pa.array(places))
+        return new
 
     def updated(self, old: _OldRows, numbers: Numbers) -> pa.RecordBatch:
         """The new rows for matching rows. Raises `Invalid` (`rows-invalid`)."""
-        rows, kept = self.keys.first_rows[numbers], _by_name(old.own)
-        chosen = pa.array(rows)
         if isinstance(self.rules.matched, Mapping):
-            sides = {"source": self.rows.take(chosen).to_struct_array(), "target": old.own.to_struct_array()}
+            source = self.rows.take(pa.array(self.keys.first_rows[numbers]))
+            sides = {"source": source.to_struct_array(), "target": old.own.to_struct_array()}
             new = assigned_columns(self.rules.matched, _batch(sides), self.definition.schema)
         else:
-            new = {name: column.take(chosen) for name, column in self.typed.items()}
-            for name in self.lacking.keys() & new.keys() & kept.keys():
-                places = np.arange(len(rows)) + np.where(self.lacking[name][rows], len(rows), 0)
-                new[name] = pa.concat_arrays([new[name], kept[name]]).take(pa.array(places))
-        return _new_rows({**kept, **new}, self.definition, old.row_ids)
+            new = self._given(old.own, numbers)
+        return _new_rows({**_by_name(old.own), **new}, self.definition, old.row_ids)
 
     def inserted(self) -> pa.RecordBatch:
         """The new rows for source rows without a match. Raises `Invalid` (`rows-invalid`)."""
@@ -398,7 +418,7 @@ async def merge_rows(
                     await changes.add(await asyncio.to_thread(merge.updated, old, numbers))
         changes.conflicts = NO_ROW
         if rules.not_matched is not None:
-            changes.conflicts = merge.keys.filter(~merge.is_matched)
+            changes.conflicts = merge.keys.filter(~merge.is_matched | merge.is_same)
             new = await asyncio.to_thread(merge.inserted)
             if len(new):
                 changes.inserted += len(new)
@@ -408,6 +428,36 @@ async def merge_rows(
     if not given.num_rows:
         return await nothing_appended(session, table)
     return await _committed(session, stamp, table, options, plan_changes)
+
+
+def same_values(one: pa.Array, other: pa.Array) -> Flags:
+    """Flags of the rows in which two columns of one type have equal values. Two nulls are equal. Floats are compared by
+    their bits.
+    """
+    one, other = storage_of(one), storage_of(other)
+    kind, is_valid, is_other_valid = one.type, numpy_from(one.is_valid()), numpy_from(other.is_valid())
+    same: Flags = np.ones(len(one), dtype=np.bool_)
+    if pa.types.is_struct(kind):
+        for member, other_member in zip(one.flatten(), other.flatten(), strict=True):
+            same &= same_values(member, other_member)
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+        lengths, other_lengths = (np.diff(numpy_from(each.offsets)) for each in (one, other))
+        same &= lengths == other_lengths
+        rows = np.flatnonzero(same & is_valid & is_other_valid)
+        items, other_items = (_items(each.take(pa.array(rows))) for each in (one, other))
+        same[np.repeat(rows, lengths[rows])[~same_values(items, other_items)]] = False
+    else:
+        if pa.types.is_floating(kind):
+            bits = pa.int32() if kind.bit_width == 32 else pa.int64()
+            one, other = one.view(bits), other.view(bits)
+        same = numpy_from(pc.fill_null(pc.equal(one, other), False))
+    return (same & is_valid & is_other_valid) | ~(is_valid | is_other_valid)
+
+
+def _items(lists: pa.Array) -> pa.Array:
+    if isinstance(lists, pa.MapArray):
+        return pa.StructArray.from_arrays([lists.keys, lists.items], ["key", "value"])
+    return lists.flatten()
 
 
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:

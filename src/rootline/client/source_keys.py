@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.types import NestedField, StructType, TimestampNanoType, TimestamptzNanoType
 
 from rootline.client.row_changes import EVERY_ROW
 from rootline.schemas.errors import Invalid
@@ -38,12 +38,47 @@ _NO_TEXT: Final = (TimestampNanoType, TimestamptzNanoType)
 """Types whose values a filter's text cannot state."""
 
 
-def key_fields(table: TableName, schema: Schema, on: Sequence[str] | None) -> tuple[NestedField, ...]:
-    """The columns `on`, or the schema's identifier fields.
+@dataclass(frozen=True, slots=True)
+class KeyField:
+    """A column of a key, and the names from its top-level column to it. In a null struct, it is null."""
+
+    path: tuple[str, ...]
+    field: NestedField
+
+    @property
+    def name(self) -> str:
+        """Its name in `on` and in messages."""
+        return ".".join(self.path)
+
+    @property
+    def term(self) -> str:
+        """Its name in a filter."""
+        return ".".join('"' + name.replace('"', '""') + '"' for name in self.path)
+
+    def of(self, columns: Mapping[str, pa.Array]) -> pa.Array:
+        """Its values in the top-level `columns`."""
+        found = columns[self.path[0]]
+        for name in self.path[1:]:
+            found = pc.struct_field(found, [found.type.get_field_index(name)])
+        return found
+
+
+def _key_fields(fields: Sequence[NestedField], outside: tuple[str, ...] = ()) -> Iterator[KeyField]:
+    for field in fields:
+        yield KeyField((*outside, field.name), field)
+        if isinstance(field.field_type, StructType):
+            yield from _key_fields(field.field_type.fields, (*outside, field.name))
+
+
+def key_fields(table: TableName, schema: Schema, on: Sequence[str] | None) -> tuple[KeyField, ...]:
+    """The columns `on`, such as `id` and `route.id`, or the schema's identifier fields.
 
     Raises:
         Invalid: `setting-invalid`, there are no such columns, or their type has no equality; `column-unknown`.
     """
+    fields: dict[str, KeyField] = {}
+    for field in sorted(_key_fields(schema.fields), key=lambda each: len(each.path)):
+        fields.setdefault(field.name, field)
     names = list(on or ())
     if on is None:
         names = [schema.find_column_name(field_id) or "" for field_id in schema.identifier_field_ids]
@@ -52,15 +87,14 @@ def key_fields(table: TableName, schema: Schema, on: Sequence[str] | None) -> tu
             "setting-invalid",
             f"{table}: the table has no identifier fields, so a row has no key: name its columns, as in on=['id']",
         )
-    fields = {field.name: field for field in schema.fields}
     for name in names:
-        field = fields.get(name)
-        if field is None:
+        if name not in fields:
             raise Invalid(
                 "column-unknown", f"{table}: on: there is no column {name!r}; there is {', '.join(list(fields)[:40])}"
             )
-        if not field.field_type.is_primitive:
-            raise Invalid("setting-invalid", f"{table}: on: column {name!r} is a {field.field_type}: name others")
+        kind = fields[name].field.field_type
+        if not kind.is_primitive:
+            raise Invalid("setting-invalid", f"{table}: on: column {name!r} is a {kind}: name others")
     return tuple(fields[name] for name in dict.fromkeys(names))
 
 
@@ -72,7 +106,7 @@ class SourceKeys:
     of each key. `counts`: its number of rows.
     """
 
-    fields: tuple[NestedField, ...]
+    fields: tuple[KeyField, ...]
     columns: tuple[pa.Array, ...]
     keyed: EqualityKeys
     numbers: Numbers
@@ -80,14 +114,15 @@ class SourceKeys:
     counts: Numbers
 
     @staticmethod
-    def of(fields: tuple[NestedField, ...], columns: Sequence[pa.Array]) -> SourceKeys:
-        """The keys in `columns`, one for each of `fields`, in their types."""
+    def of(fields: tuple[KeyField, ...], typed: Mapping[str, pa.Array]) -> SourceKeys:
+        """The keys in the top-level columns `typed`, which have the table's types."""
+        columns = [field.of(typed) for field in fields]
         has_key = np.ones(len(columns[0]), dtype=np.bool_)
         for column in columns:
             has_key &= column.is_valid().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(has_key)
         own = tuple(column.take(pa.array(rows)) for column in columns)
-        keyed = EqualityKeys.of(tuple(field.field_id for field in fields), own)
+        keyed = EqualityKeys.of(tuple(key.field.field_id for key in fields), own)
         found = _numbers(keyed.places(own))
         numbers = np.full(len(has_key), ABSENT, dtype=np.int64)
         numbers[rows] = found
@@ -99,14 +134,15 @@ class SourceKeys:
     def __len__(self) -> int:
         return len(self.counts)
 
-    def numbers_of(self, columns: Sequence[pa.Array]) -> Numbers:
-        """The number of the key of each row in `columns`, or -1 if the source does not have it.
+    def numbers_of(self, rows: pa.RecordBatch) -> Numbers:
+        """The number of the key of each row in `rows`, or -1 if the source does not have it.
 
         A call costs at least one pass over the keys, so look up at least as many rows as there are keys.
         """
         if not len(self):
-            return np.full(len(columns[0]), ABSENT, dtype=np.int64)
-        return _numbers(self.keyed.places(columns))
+            return np.full(len(rows), ABSENT, dtype=np.int64)
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        return _numbers(self.keyed.places([key.of(columns) for key in self.fields]))
 
     def filter(self, chosen: np.ndarray[Any, np.dtype[np.bool_]] | None = None) -> str:
         """A filter that every row with one of the keys satisfies, or with one of those that are flagged in `chosen`."""
@@ -131,16 +167,15 @@ def _numbers(places: pa.Array) -> Numbers:
     return found
 
 
-def _test_of(field: NestedField, column: pa.Array) -> str | None:
+def _test_of(key: KeyField, column: pa.Array) -> str | None:
     """A test that every value of `column` satisfies, or `None` if there is no short one."""
-    if isinstance(field.field_type, _NO_TEXT) or pa.types.is_floating(column.type):
+    if isinstance(key.field.field_type, _NO_TEXT) or pa.types.is_floating(column.type):
         return None
-    name = '"' + field.name.replace('"', '""') + '"'
     values = pc.unique(storage_of(column))
     if len(values) <= _LISTED_MAX:
         texts = _literals(values, column.type)
         if texts is not None and sum(map(len, texts)) <= _CHARS_MAX:
-            return f"{name} in ({', '.join(texts)})"
+            return f"{key.term} in ({', '.join(texts)})"
     try:
         bounds = pc.min_max(values)
     except pa.ArrowException:  # a type without an order
@@ -148,7 +183,7 @@ def _test_of(field: NestedField, column: pa.Array) -> str | None:
     ends = _literals(pa.array([bounds["min"], bounds["max"]], values.type), column.type)
     if ends is None or sum(map(len, ends)) > _CHARS_MAX:
         return None
-    return f"{name} between {ends[0]} and {ends[1]}"
+    return f"{key.term} between {ends[0]} and {ends[1]}"
 
 
 def _literals(values: pa.Array, kind: pa.DataType) -> list[str] | None:

@@ -153,6 +153,7 @@ class TableRows(TableHistory):
         rows: Any,
         *,
         on: Sequence[str] | None = None,
+        skip_unchanged: bool = True,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
         summary: Mapping[str, str] | None = None,
@@ -166,14 +167,16 @@ class TableRows(TableHistory):
         Args:
             rows: the rows, as in `append`. Columns that a row lacks keep their values if it is updated, and get their
                 defaults if it is new.
-            on: the columns of the key, by default the table's identifier fields. A null in a key equals nothing, so
-                such a row is always inserted.
+            on: the columns of the key, by default the table's identifier fields: `["id"]`, `["route.id"]` for a member
+                of a struct. A null in a key equals nothing, so such a row is always inserted.
+            skip_unchanged: do not write rows of the table that have all the values of `rows` already, and do not count
+                them. With `False`, they are written, and columns that `rows` have are not read.
             timeout_s: the time for planning and waiting, in seconds.
             target_file_size_bytes: the approximate size of a data file.
             summary: text to text, stored in the snapshot.
 
         Returns:
-            The commit. `.rows.inserted` and `.rows.updated` are the numbers of rows. Without `rows`, nothing is
+            The commit. `.rows.inserted` and `.rows.updated` are the numbers of rows. If no row changes, nothing is
             published, and it is the newest version.
 
         Raises:
@@ -186,7 +189,8 @@ class TableRows(TableHistory):
 
         from rootline.client.row_updates import UPSERT
 
-        rules = replace(UPSERT, on=None if on is None else checks.texts(on, "on"))
+        skips_same = checks.truth(skip_unchanged, "skip_unchanged")
+        rules = replace(UPSERT, on=None if on is None else checks.texts(on, "on"), skips_same=skips_same)
         return self._merging(rows, rules, Isolation.SERIALIZABLE, timeout_s, target_file_size_bytes, summary)
 
     def merge(

@@ -77,7 +77,8 @@ def applied(table: TableHandle, model: list[Row], step: Any) -> list[Row]:
         case "upsert", source:
             commit = table.upsert(source, on=["k"])
             after = merged(model, source, "update", "insert")
-            assert commit.rows.inserted == len(after) - len(model)
+            changed = sum(old != new for old, new in zip(model, after, strict=False))
+            assert (commit.rows.inserted, commit.rows.updated) == (len(after) - len(model), changed)
             return after
         case "merge", source, matched, not_matched:
             if matched is None and not_matched is None:

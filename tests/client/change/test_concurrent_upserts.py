@@ -167,6 +167,27 @@ def test_changes_of_other_rows_of_a_file_are_no_conflict_for_keys_that_are_found
     assert list(counters.check(data_files="all")) == []
 
 
+@pytest.mark.parametrize("other", ["upsert", "delete"])
+def test_a_row_that_would_not_change_has_its_values_at_the_commit(
+    lake: Lake, counters: TableHandle, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    counters.append([{"id": id_, "writer": "old", "round": 0} for id_ in range(8)])
+    beside = connect_beside(lake, counters)
+
+    def change() -> None:
+        if other == "upsert":
+            beside.upsert([{"id": 2, "round": 5}])
+        else:
+            beside.delete_where("id = 2")
+
+    calls = interfered(monkeypatch, change)
+    commit = counters.upsert([{"id": 2, "round": 0}, {"id": 5, "round": 9}])
+    assert calls["plans"] == (3 if other == "upsert" else 2)  # the other upsert has a plan, too
+    assert (commit.rows.updated, commit.rows.inserted) == ((2, 0) if other == "upsert" else (1, 1))
+    assert counters.scan("id = 2 and round = 0").count() == 1
+    assert list(counters.check(data_files="all")) == []
+
+
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_an_equality_delete_between_plan_and_commit_is_seen(
     lake: Lake, folder: Path, flights: TableHandle, monkeypatch: pytest.MonkeyPatch, is_whole: bool

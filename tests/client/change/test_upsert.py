@@ -159,6 +159,68 @@ def test_nested_columns_are_updated_and_kept(lake: Lake) -> None:
     assert found[3] == {"id": 3, "tags": [("c", 3)], "at": None, "l": None}
 
 
+def test_rows_that_would_not_change_are_not_written_again(goods: TableHandle) -> None:
+    columns = ["id", "_row_id", "_last_updated_sequence_number"]
+    before = {row["id"]: row for row in goods.scan(columns=columns).to_arrow().to_pylist()}
+    commit = goods.upsert({"id": [1, 2, 3, 4], "name": ["old 1", "new", "old 3", "four"]})
+    assert commit.rows == RowCounts(inserted=1, updated=1, deleted=0)
+    after = {row["id"]: row for row in goods.scan(columns=columns).to_arrow().to_pylist()}
+    assert (after[1], after[3]) == (before[1], before[3])
+    assert after[2]["_last_updated_sequence_number"] == after[4]["_last_updated_sequence_number"]
+    newest = goods.head().version
+    unchanged = goods.upsert([{"id": 1}, {"id": 2, "name": "new", "price": 2.0}])
+    assert (unchanged.version, unchanged.is_new, unchanged.rows) == (newest, False, RowCounts(0, 0, 0))
+    assert goods.upsert({"id": [1], "name": ["old 1"]}, skip_unchanged=False).rows.updated == 1
+
+
+def test_a_nested_value_or_a_null_that_differs_is_a_change(lake: Lake) -> None:
+    at = {"x": "double", "l": ["float"]}
+    columns = {"id": "long", "tags": "map<string, long>", "at": at, "u": "uuid", "n": "int"}
+    table = lake.create_table("demo.nested", columns)
+    old = {"tags": {"a": 1}, "at": {"x": float("nan"), "l": [1.0, None]}, "u": uuid.UUID(int=1), "n": None}
+    table.append([{"id": id_, **old} for id_ in range(6)])
+    changed = [
+        {"tags": {"a": 2}},
+        {"at": {"x": float("nan"), "l": [1.0]}},
+        {"at": None},
+        {"n": 0},
+        {"tags": {"b": 1}, "u": uuid.UUID(int=1)},
+    ]
+    assert table.upsert([{"id": 9, **old}, {"id": 0, **old}, {"id": 1}], on=["id"]).rows == RowCounts(1, 0, 0)
+    commit = table.upsert([{"id": id_, **new} for id_, new in enumerate(changed)] + [{"id": 5, **old}], on=["id"])
+    assert commit.rows == RowCounts(inserted=0, updated=5, deleted=0)
+    assert not table.upsert([{"id": id_, **new} for id_, new in enumerate(changed)], on=["id"]).is_new
+    assert list(table.check(data_files="all")) == []
+
+
+def test_a_key_may_be_in_a_struct(lake: Lake) -> None:
+    route = 'struct<"a.b": struct<no: int not null> not null, stops: int>'
+    columns = {"route": f"{route} not null", "day": "date not null", "n": "long"}
+    table = lake.create_table("demo.routes", columns, identifier_fields=["route.a.b.no", "day"])
+    first, second = ({"route": {"a.b": {"no": no}, "stops": 0}, "day": "2024-01-01", "n": 1} for no in (1, 2))
+    for number in (3, 400):
+        table.append([{**first, "route": {"a.b": {"no": number}}}])
+    assert table.upsert([first, second]).rows == RowCounts(inserted=2, updated=0, deleted=0)
+    assert table.upsert([{**first, "n": 2}, second]).rows == RowCounts(inserted=0, updated=1, deleted=0)
+    many = [{**first, "route": {"a.b": {"no": no}}, "n": 5} for no in range(2, 302)]  # a range in the filter
+    assert table.upsert(many).rows == RowCounts(inserted=298, updated=2, deleted=0)
+    assert table.scan("n = 5").count() == 300
+    with pytest.raises(Invalid, match=r"key route\.a\.b\.no=1, day=2024"):
+        table.merge([first, first], on=["route.a.b.no", "day"])
+    with pytest.raises(Invalid, match=r"lack column 'route'"):
+        table.upsert([{"day": "2024-01-01"}])
+    with pytest.raises(Invalid, match=r"column 'route\.a\.b' is a struct"):
+        table.upsert([first], on=["route.a.b"])
+
+
+def test_a_row_without_the_struct_of_its_key_is_inserted(lake: Lake) -> None:
+    table = lake.create_table("demo.loose", {"at": {"x": "int"}, "n": "long"})
+    table.append([{"at": {"x": 1}, "n": 1}, {"at": None, "n": 2}])
+    commit = table.upsert([{"at": {"x": 1}, "n": 5}, {"at": None, "n": 6}, {"at": {"x": None}, "n": 7}], on=["at.x"])
+    assert commit.rows == RowCounts(inserted=2, updated=1, deleted=0)
+    assert sorted(table.scan().to_arrow().column("n").to_pylist()) == [2, 5, 6, 7]
+
+
 def test_rows_move_between_partitions(lake: Lake) -> None:
     table = lake.create_table("demo.parts", NAMED, partition_by=["name", "bucket(4, id)"])
     table.append([{"id": id_, "name": "ab"[id_ % 2]} for id_ in range(20)])
@@ -205,8 +267,9 @@ def test_keys_of_every_type_are_found(lake: Lake) -> None:
             rows = pa.table({"k": pa.array([known, new, *more], arrow), "v": [2] * (2 + len(more))})
             commit = table.upsert(rows, on=["k"])
             assert (commit.rows.updated, commit.rows.inserted) == (1, 1 + len(more)), kind
-            again = table.upsert(rows, on=["k"])
+            again = table.upsert(rows, on=["k"], skip_unchanged=False)
             assert (again.rows.updated, again.rows.inserted) == (2 + len(more), 0), kind
+            assert not table.upsert(rows, on=["k"]).is_new, kind
 
 
 def _more(kind: str) -> list[object]:
