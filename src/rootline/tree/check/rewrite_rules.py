@@ -14,12 +14,10 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyroaring import BitMap
-
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.root_header import Operation, RootHeader
+from rootline.tree.check.replaced_files import FILES_AND_DELETES, ReplacedFiles
 from rootline.tree.draft.summary import CONVERTED_DELETES, JOINED_VECTORS, REPLACED_FILES, REWRITTEN_FILES
-from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally
 
@@ -55,7 +53,7 @@ def rewrites_of(old: TableState | None, new: TableState) -> Rewrites:
     added = () if old is None else tuple(_added(old, new))
     if old is None or not (added or states_rewrites(new.header.snapshot.summary)):
         return NO_REWRITES
-    return Rewrites(added, tuple(_replaced(old, new)))
+    return Rewrites(added, _replaced(old, new))
 
 
 def states_rewrites(summary: Mapping[str, str]) -> bool:
@@ -168,45 +166,8 @@ def _added(old: TableState, new: TableState) -> Iterator[ContentEntry]:
                 yield entry
 
 
-def _replaced(old: TableState, new: TableState) -> Iterator[ContentEntry]:
+def _replaced(old: TableState, new: TableState) -> tuple[ContentEntry, ...]:
     """Entries that were live, are no longer live with the same identity, and are not shown as removed."""
-    shown = set(map(_identity, _shown_as_removed(old, new)))
-    for row in old.live.rows.values():
-        if _identity(row.entry) not in shown and not _is_live(new, row.entry):
-            yield row.entry
-    for location, lookup in old.live.lookups.items():
-        dead = old.live.dead.get(location, BitMap())
-        if location in new.live.lookups:
-            newly_dead = new.live.dead.get(location, BitMap()) - dead - _removed(new, location)
-        else:
-            newly_dead = BitMap(range(lookup.leaf.length)) - dead
-        for entry in lookup.leaf.entries_at(list(newly_dead)):
-            is_settled = entry.version_info.status is Status.DELETED or _identity(entry) in shown
-            if not is_settled and not _is_live(new, entry):
-                yield entry
-
-
-def _shown_as_removed(old: TableState, new: TableState) -> Iterator[ContentEntry]:
-    """Rows that the root shows as removed, and entries of a new leaf that the same root removed from the leaf."""
-    for row in new.root.rows:
-        if row.entry.version_info.status is Status.DELETED:
-            yield row.entry
-    for location, lookup in new.live.lookups.items():
-        if location not in old.live.lookups:
-            yield from lookup.leaf.entries_at(list(_removed(new, location)))
-
-
-def _identity(entry: ContentEntry) -> tuple[EntryPlace, int | None]:
-    return entry.place, entry.version_info.file_sequence_number
-
-
-def _removed(new: TableState, location: str) -> BitMap:
-    rows = new.live.manifest_vector_rows.get(location, ())
-    added = (row.entry for row in rows if row.entry.version_info.status is Status.ADDED)
-    return BitMap.union(BitMap(), *(ordinals_of_vector(entry, new.live.stored) for entry in added))
-
-
-def _is_live(state: TableState, entry: ContentEntry) -> bool:
-    found = state.live.find(entry.place)
-    numbers = entry.version_info.file_sequence_number
-    return found is not None and found.entry.version_info.file_sequence_number == numbers
+    work = ReplacedFiles(old.root, new.root, {**old.live.stored, **new.live.stored}, FILES_AND_DELETES)
+    leaves = {**old.leaves, **new.leaves}
+    return tuple(work.entries(lambda row: leaves[row.location]))
