@@ -480,8 +480,24 @@ def _is_temporary(name: str) -> bool:
     return name.startswith(f"{RESERVED_PREFIX}-") and name.endswith(".tmp")
 
 
+_RIGHTS: Final = "give the user of this process the right to read and write it"
+_LIMIT: Final = "raise the limit of open files (`ulimit -n`)"
+_NEXT_STEPS: Final = {
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: "mount the file system for writing",
+    errno.ENOSPC: "free space on its disk",
+    errno.EDQUOT: "free space, or raise the quota",
+    errno.EFBIG: "raise the limit of file sizes (`ulimit -f`)",
+    errno.EMFILE: _LIMIT,
+    errno.ENFILE: _LIMIT,
+    errno.ETIMEDOUT: "the next attempt may succeed; end the other process if it hangs",
+}
+
+
 def _unavailable(path: Path, error: OSError) -> Unavailable:
-    return Unavailable("store-unavailable", f"{path}: {error.strerror or error}")
+    step = _NEXT_STEPS.get(error.errno or 0, "check the disk and its file system")
+    return Unavailable("store-unavailable", f"{path}: {error.strerror or error}: {step}")
 
 
 def _written_ms(path: Path) -> int | None:

@@ -361,7 +361,11 @@ def _omissions(metadata: Mapping[str, Any]) -> list[str]:
 def _count(metadata: Mapping[str, Any], key: str) -> int:
     value = metadata.get(key) or 0
     if not isinstance(value, int) or value < 0:
-        raise Invalid("metadata-unreadable", f"{key} is {value!r:.40}, not a number")
+        raise Invalid(
+            "metadata-unreadable",
+            f"{key} in the table's metadata is {value!r:.40}, not a whole number: give the metadata.json that the "
+            "table's catalog names as current",
+        )
     return value
 
 

@@ -74,6 +74,17 @@ class _Looked(NamedTuple):
     roots: Mapping[Version, Root]
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A version to export. `head`: the newest version, if the export is of it. `looked`: what was read before."""
+
+    reads: PlanningReads
+    memory: TableMemory
+    version: Version
+    head: Version | None
+    looked: _Looked | None
+
+
 @dataclass(slots=True)
 class _Waiting:
     """An export of the newest version that waits for the running one.
@@ -185,7 +196,7 @@ class TableExporter:
         memory = self._memory.of(table, format_version)
         stored = memory.finished.get(version)
         if stored is None or (head is None and memory.is_out_of_date):
-            stored = await self._shared(reads, memory, version, head, looked)
+            stored = await self._shared(_Asked(reads, memory, version, head, looked))
         shown = stored.version
         root = self._cache.root(table)
         if root is not None and root.header.version == head:
@@ -262,19 +273,13 @@ class TableExporter:
             self._formats.popitem(last=False)
         return known[1], looked
 
-    async def _shared(
-        self,
-        reads: PlanningReads,
-        memory: TableMemory,
-        version: Version,
-        head: Version | None,
-        looked: _Looked | None,
-    ) -> StoredMetadata:
-        """The result of the running export of `version`, or of a new one. Cancelling a caller does not cancel it."""
-        wanted = (memory.folder.table, memory.folder.format_version, version)
+    async def _shared(self, asked: _Asked) -> StoredMetadata:
+        """The result of the running export of the version, or of a new one. Cancelling a caller does not cancel it."""
+        folder = asked.memory.folder
+        wanted = (folder.table, folder.format_version, asked.version)
         making = self._making.get(wanted)
         if making is None:
-            making = asyncio.create_task(self._found_or_made(reads, memory, version, head, looked))
+            making = asyncio.create_task(self._found_or_made(asked))
             self._making[wanted] = making
             making.add_done_callback(lambda done: self._forget(wanted, done))
         return await asyncio.shield(making)
@@ -289,14 +294,8 @@ class TableExporter:
         if not done.cancelled():
             done.exception()  # retrieved, so that asyncio does not report it if no caller waits
 
-    async def _found_or_made(
-        self,
-        reads: PlanningReads,
-        memory: TableMemory,
-        version: Version,
-        head: Version | None,
-        looked: _Looked | None,
-    ) -> StoredMetadata:
+    async def _found_or_made(self, asked: _Asked) -> StoredMetadata:
+        reads, memory, version, head = asked.reads, asked.memory, asked.version, asked.head
         table = memory.folder.table
         async with memory.one_at_a_time:
             if head is None or memory.newest is None:
@@ -308,7 +307,7 @@ class TableExporter:
                 root, newest = await self._root(reads, table, version, head)
                 roots = {version: root}
             else:
-                found = looked or await self._look(reads, memory, version)
+                found = asked.looked or await self._look(reads, memory, version)
                 if found.stored is not None:
                     return found.stored
                 root, roots = found.root, dict(found.roots)

@@ -260,7 +260,9 @@ asyncio.run(main())
     )
 
     refusal, left = done.stdout.splitlines()
-    assert refusal == f"store-unavailable {tmp_path}/t/large: File too large"
+    assert (
+        refusal == f"store-unavailable {tmp_path}/t/large: File too large: raise the limit of file sizes (`ulimit -f`)"
+    )
     assert left == "['t/small'] ['small']"
 
 

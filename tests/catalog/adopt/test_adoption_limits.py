@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 from dataclasses import replace
 from pathlib import Path
@@ -74,5 +75,13 @@ def test_metadata_that_is_longer_than_the_limit_is_refused(
 ) -> None:
     monkeypatch.setattr(adoption_plan, "METADATA_BYTES_MAX", 100)
     with pytest.raises(Invalid, match=r"bytes are stored, 100 are read") as raised:
+        lake.adopt(table.metadata_location, NAME, dry_run=True)
+    assert raised.value.code == "metadata-unreadable"
+
+
+def test_a_count_that_is_not_a_number_is_refused_with_the_metadata_to_give(lake: Lake, table: Table) -> None:
+    metadata = Path(table.metadata_location.removeprefix("file://"))
+    metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"next-row-id": "many"}))
+    with pytest.raises(Invalid, match=r"next-row-id .* is 'many', not a whole number: give the metadata") as raised:
         lake.adopt(table.metadata_location, NAME, dry_run=True)
     assert raised.value.code == "metadata-unreadable"
