@@ -20,6 +20,7 @@ from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key, roots_prefix
 from rootline.storage.metadata.object_reader import read_leaf, read_leaves, read_manifest_vector, read_vector
 from rootline.storage.metadata.root_reader import HeadKey, find_head, read_definition, read_root
+from rootline.storage.metadata.table_loader import load_to_build_on
 from tests.storage.stored_tables import TABLE, StoredTable
 from tests.support.loaded_tables import load_table
 
@@ -223,6 +224,21 @@ def test_a_whole_table_is_loaded_at_its_head_or_at_a_version() -> None:
     before = asyncio.run(load_table(table.store, TABLE, Version(0)))
     assert before is not None
     assert before.find(second.place) is None
+
+
+def test_leaves_of_a_known_version_are_not_hashed_again() -> None:
+    table = new_table()
+    files = [file_of(table, number) for number in (1, 2, 3)]
+    dropped, kept, added = (table.leaf([file]) for file in files)
+    table.entries = [dropped, kept]
+    table.commit()
+    table.entries = [kept, added]
+    table.commit()
+    known = asyncio.run(load_to_build_on(table.store, TABLE, Version(0)))
+    state = asyncio.run(load_to_build_on(table.store, TABLE, Version(1), known))
+    at = kept.location
+    assert state.live.lookups[at].keys is known.live.lookups[at].keys
+    assert [state.find(file.place) is not None for file in files] == [False, True, True]
 
 
 def test_a_table_with_a_missing_leaf_is_not_loaded() -> None:

@@ -42,7 +42,7 @@ from rootline.tree.check.net_changes import NetChange, NetChanges, VectorsChange
 from rootline.tree.check.root_diff import Changes, RootDiff
 from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.state.leaf_lookup import LeafKeys, LeafLookup
-from rootline.tree.state.live_index import StoredAt
+from rootline.tree.state.live_index import LiveIndex, StoredAt
 from rootline.tree.state.table_state import NO_PAGES, TableState
 
 
@@ -51,21 +51,27 @@ async def load_to_build_on(
 ) -> TableState:
     """Load the whole table at `version`, with its pages, so that the next version can be built on it.
 
-    `known`: an older version of the table, whose leaves and pages are not re-read. Raises the errors of `load_state`.
+    `known`: an older version of the table, whose leaves and pages are neither re-read nor hashed again. Raises the
+    errors of `load_state`.
     """
     root = await read_root(store, table, version)
-    pages = NO_PAGES if known is None else known.pages
-    state = await load_state(store, root, known_leaves=None if known is None else known.leaves, to_build_on=True)
+    pages, leaves, live = (NO_PAGES, None, None) if known is None else (known.pages, known.leaves, known.live)
+    state = await load_state(store, root, known_leaves=leaves, known=live, to_build_on=True)
     return replace(state, pages=await read_pages(store, root.header, pages))
 
 
 async def load_state(
-    store: ObjectStore, root: Root, *, known_leaves: Mapping[str, Leaf] | None = None, to_build_on: bool = False
+    store: ObjectStore,
+    root: Root,
+    *,
+    known_leaves: Mapping[str, Leaf] | None = None,
+    known: LiveIndex | None = None,
+    to_build_on: bool = False,
 ) -> TableState:
     """Load the table of a root that was already read. Leaves in `known_leaves` are not re-read.
 
     `to_build_on`: the state will be kept for long. So the leaves' bytes are mapped from a file, and the index of
-    locations is built.
+    locations is built. `known`: the index of an older version, whose leaves are not hashed again.
 
     Raises:
         Corrupt: an object is missing or damaged.
@@ -82,7 +88,7 @@ async def load_state(
 
     def whole() -> TableState:
         kept = {location: leaf.kept_by(mapped) for location, leaf in leaves.items()}
-        return TableState.of(root, definition, kept, stored_vectors=stored)
+        return TableState.of(root, definition, kept, stored_vectors=stored, known=known)
 
     async def indexed(lookup: LeafLookup) -> LeafKeys:
         return await asyncio.to_thread(lambda: lookup.keys)

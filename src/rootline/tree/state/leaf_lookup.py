@@ -165,11 +165,11 @@ def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
 
 
 class LeafLookup:
-    """One leaf and its lookups."""
+    """One leaf and its lookups. `known`: those of the same leaf in another version, whose keys are used."""
 
-    def __init__(self, leaf: Leaf) -> None:
+    def __init__(self, leaf: Leaf, known: LeafLookup | None = None) -> None:
         self.leaf = leaf
-        self._keys: LeafKeys | None = None
+        self._keys = None if known is None else known._keys
 
     @property
     def location(self) -> str:

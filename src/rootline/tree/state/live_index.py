@@ -65,8 +65,15 @@ class LiveIndex:
     """The vectors of leaves that a root of another writer shows as DELETED. The next root removes them."""
 
     @staticmethod
-    def of(root: Root, leaves: Mapping[str, Leaf], stored: Mapping[StoredAt, BitMap] | None = None) -> LiveIndex:
+    def of(
+        root: Root,
+        leaves: Mapping[str, Leaf],
+        stored: Mapping[StoredAt, BitMap] | None = None,
+        known: LiveIndex | None = None,
+    ) -> LiveIndex:
         """Build the index. `stored` has the manifest vectors in Puffin files.
+
+        `known`: the index of another version, whose leaves are not hashed again.
 
         Raises:
             Corrupt: the root names a leaf that is not in `leaves`, or a vector that is not in `stored`.
@@ -75,7 +82,7 @@ class LiveIndex:
         lookups: dict[str, LeafLookup] = {}
         index = LiveIndex(
             lookups=lookups,
-            locations=LocationIndex(lookups),
+            locations=LocationIndex(lookups, None if known is None else known.locations),
             unsettled=unsettled_blocks(root),
             stored=stored or {},
         )
@@ -91,7 +98,7 @@ class LiveIndex:
             leaf = leaves.get(location)
             if leaf is None:
                 raise Corrupt("object-missing", f"root {root.header.version} names leaf {location}, which was not read")
-            index.lookups[location] = LeafLookup(leaf)
+            index.lookups[location] = LeafLookup(leaf, None if known is None else known.lookups.get(location))
         for location in index.manifest_vector_rows:
             if location not in index.leaf_rows:
                 raise Corrupt(

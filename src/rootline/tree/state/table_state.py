@@ -116,8 +116,11 @@ class TableState:
         leaves: Mapping[str, Leaf],
         pages: TablePages = NO_PAGES,
         stored_vectors: Mapping[StoredAt, BitMap] | None = None,
+        known: LiveIndex | None = None,
     ) -> TableState:
         """The state of a table that has been read. `stored_vectors` has the manifest vectors in Puffin files.
+
+        `known`: see `LiveIndex.of`.
 
         Raises:
             Corrupt: the root names a leaf that is not in `leaves`, or a manifest vector that is not in
@@ -126,7 +129,7 @@ class TableState:
         """
         rows = {row.entry.location: row.entry for row in root.rows if row.entry.content_type in LEAF_TYPES}
         named = {name: leaf.of_row(rows[name]) if name in rows else leaf for name, leaf in leaves.items()}
-        return TableState(root, definition, named, LiveIndex.of(root, named, stored_vectors), pages)
+        return TableState(root, definition, named, LiveIndex.of(root, named, stored_vectors, known), pages)
 
     @property
     def header(self) -> RootHeader:
