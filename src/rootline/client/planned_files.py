@@ -20,6 +20,7 @@ from rootline.client.time_travel import HEAD, PointInTime, read_root_at
 from rootline.ports.head_hints import NO_HINTS
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName
+from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.read_cache import PlanningReads, PlanRequests, hinted_reads
 from rootline.storage.metadata.root_reader import read_definition
@@ -106,18 +107,35 @@ async def plan_files(
     known = session.cache.root(table)
     async with hinted_reads(session.store, table, session.hints if known is None else NO_HINTS) as store:
         reads = PlanningReads(store, session.cache)
+        root, definition = await _root_and_definition(session, reads, table, point, known)
+        return await _planned(session, reads, root, definition, where, deletes_for)
+
+
+async def _root_and_definition(
+    session: Session, reads: PlanningReads, table: TableName, point: PointInTime, known: Root | None
+) -> tuple[Root, TableDefinition]:
+    """The root of `point` and its definition, which is mostly the `known` root's. That one is read beside the LIST."""
+    if known is None or session.cache.body(key_of(table, known.header.definition.location)) is not None:
         root = await read_root_at(reads, table, point, known)
-        return await _planned(session, reads, root, where, deletes_for)
+        return root, await read_definition(reads, root.header)
+    ahead = asyncio.ensure_future(read_definition(reads, known.header))
+    try:
+        root = await read_root_at(reads, table, point, known)
+        is_same = root.header.definition == known.header.definition
+        return root, await (ahead if is_same else read_definition(reads, root.header))
+    finally:
+        ahead.cancel()
+        await asyncio.gather(ahead, return_exceptions=True)
 
 
 async def _planned(
     session: Session,
     reads: PlanningReads,
     root: Root,
+    definition: TableDefinition,
     where: Filter,
     deletes_for: DeletesFor,
 ) -> FilePlan:
-    definition = await read_definition(reads, root.header)
     if callable(where):
         where = await asyncio.to_thread(where, definition)
     pruning = PruningFilter.of(where, definition)

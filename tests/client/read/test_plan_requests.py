@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from typing_extensions import override
 
 from rootline.client.planned_files import FilePlan, PlannedFiles, plan_files
 from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.client.time_travel import PointInTime
 from rootline.connect import connect
+from rootline.ports.object_store import Listing, ObjectStore, StoredObject
 from rootline.schemas.content_entry import FieldStatistics, Status
 from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.storage.metadata.read_cache import PlanRequests, ReadCache
+from rootline.storage.metadata.root_reader import read_root
 from rootline.testing.object_stores import Fault, FaultyObjectStore, Operation
 from tests.client.conftest import SCHEMA
 from tests.storage.stored_tables import TABLE, StoredTable, flights, flights_definition
@@ -45,6 +50,26 @@ class Planner:
         return found
 
 
+class DefinitionFirst(FaultyObjectStore):
+    """Answers a LIST after a definition was asked for."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, lambda *_: None)
+        self._asked = asyncio.Event()
+
+    @override
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        if "/definitions/" in key:
+            self._asked.set()
+        return await super().get(key)
+
+    @override
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        async with asyncio.timeout(30):
+            await self._asked.wait()
+        return await super().list(prefix, limit=limit)
+
+
 @pytest.fixture
 def table() -> StoredTable:
     """Ten data leaves of two files each, every one with a delete leaf of its own, and a file in the root."""
@@ -61,6 +86,24 @@ def table() -> StoredTable:
 
 def test_the_first_plan_reads_head_root_definition_and_leaves(table: StoredTable) -> None:
     assert Planner(table).plan().requests == PlanRequests(lists=1, gets=1 + 1 + 20, leaves=20)
+
+
+def test_a_definition_is_read_beside_the_list_if_a_root_is_known(table: StoredTable) -> None:
+    planner = Planner(table)
+    planner.session.cache.keep_root(asyncio.run(read_root(table.store, TABLE, Version(0))))
+    planner.session = replace(planner.session, store=DefinitionFirst(planner.session.store))
+    assert planner.plan().requests == PlanRequests(lists=1, gets=1 + 20, leaves=20)
+
+
+def test_a_definition_that_was_read_ahead_is_not_used_for_a_newer_one(table: StoredTable) -> None:
+    planner = Planner(table)
+    planner.session.cache.keep_root(asyncio.run(read_root(table.store, TABLE, Version(0))))
+    changed = replace(table.definition, properties={**table.definition.properties, "owner": "me"})
+    table.definition = changed
+    table.commit()
+    plan = planner.plan()
+    assert plan.definition == changed
+    assert plan.requests == PlanRequests(lists=1, gets=1 + 2 + 20, leaves=20)
 
 
 def test_planning_again_asks_for_the_head_only(table: StoredTable) -> None:
