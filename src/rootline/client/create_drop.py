@@ -100,7 +100,7 @@ def build_definition(
             terms, and `lower(column)`.
         sort_by: the order of rows inside files: the same terms, `-column` for descending, each with an optional `nulls
             first` or `nulls last` at its end. Or PyIceberg's `SortOrder`.
-        identifier_fields: paths of the columns that identify a row, or `None` for those of the schema.
+        identifier_fields: paths of the columns that identify a row, or `None`: the schema states them.
         properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is `false`, and
             unused objects are deleted unless `rootline.sweep` is `false`.
         table_uuid: the new table's UUID, not used before.

@@ -82,7 +82,7 @@ class Lake(LakeNames):
                 `nulls last` behind a term to change the default (first ascending, last descending), or PyIceberg's
                 `SortOrder`.
             identifier_fields: the columns that identify a row: `["id"]`, `["route.id"]` for a member of a struct. They
-                must be required. `upsert` finds rows by them. By default those of an Iceberg schema, else none.
+                must be required. `upsert` finds rows by them. By default an Iceberg schema states them.
             properties: the table's properties, text to text.
             if_not_exists: accept an existing table of this name that has all of these columns. It is not changed, even
                 if its types, partitioning, sort order, identifier fields or properties differ.

@@ -330,7 +330,7 @@ class _Merge:
         return keys
 
     def matching(self, old: _OldRows) -> tuple[_OldRows, Numbers]:
-        """The rows of `old` that have a key of the source, and the number of each one's key. Skipped rows are left out.
+        """The rows of `old` that have a key of the source and are not skipped, and the number of each one's key.
 
         Raises:
             Invalid: `merge-ambiguous`, several source rows have the key of a row that the merge changes.

@@ -51,8 +51,7 @@ async def load_to_build_on(
 ) -> TableState:
     """Load the whole table at `version`, with its pages, so that the next version can be built on it.
 
-    `known`: an older version of the table, whose leaves and pages are neither re-read nor hashed again. Raises the
-    errors of `load_state`.
+    `known`: an older version of the table, whose leaves and pages are not re-read. Raises the errors of `load_state`.
     """
     root = await read_root(store, table, version)
     pages, leaves, live = (NO_PAGES, None, None) if known is None else (known.pages, known.leaves, known.live)
@@ -71,7 +70,7 @@ async def load_state(
     """Load the table of a root that was already read. Leaves in `known_leaves` are not re-read.
 
     `to_build_on`: the state will be kept for long. So the leaves' bytes are mapped from a file, and the index of
-    locations is built. `known`: the index of an older version, whose leaves are not hashed again.
+    locations is built. `known`: the index of an older version, which has hashed its leaves.
 
     Raises:
         Corrupt: an object is missing or damaged.

@@ -50,8 +50,8 @@ class LeafPart:
 class ReplacedFiles:
     """The comparison of root `after` with root `before`. `stored`: the manifest vectors of both in Puffin files.
 
-    `types`: the types of entries to compare, with those of their leaves. `parts_before`, `parts_after`: the parts of
-    leaves to read.
+    `types`: the types of entries to compare, and of their leaves. `parts_before`, `parts_after`: the parts of leaves to
+    read.
     """
 
     before: Root

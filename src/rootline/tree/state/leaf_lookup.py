@@ -165,7 +165,7 @@ def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
 
 
 class LeafLookup:
-    """One leaf and its lookups. `known`: those of the same leaf in another version, whose keys are used."""
+    """One leaf and its lookups. `known`: the same leaf in another version, whose keys are used."""
 
     def __init__(self, leaf: Leaf, known: LeafLookup | None = None) -> None:
         self.leaf = leaf

@@ -73,7 +73,7 @@ class LiveIndex:
     ) -> LiveIndex:
         """Build the index. `stored` has the manifest vectors in Puffin files.
 
-        `known`: the index of another version, whose leaves are not hashed again.
+        `known`: the index of another version, which has hashed its leaves.
 
         Raises:
             Corrupt: the root names a leaf that is not in `leaves`, or a vector that is not in `stored`.
