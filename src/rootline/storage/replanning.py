@@ -8,7 +8,10 @@ publishing ends the loop. No pause exceeds the caller's deadline.
 
 Theory. `steps` is a generator without I/O: it yields the next step and receives its result. `drive` and `drive_async`
 execute its steps, so that clients, Spark's driver and workers share one order of steps, whether they block or await.
-Pauses are jittered, so that writers that collided once do not keep colliding.
+Of writers that change the same rows all the time, one wins each commit, and plans its next change at once. Others that
+pause lose to it, so with pauses that grow, one writer may win always. Here the third pause is the longest, so that few
+compete, and the next ones shrink, so that a change which has lost often competes at once. They are jittered, so that
+writers that collided once do not keep colliding.
 A retry library is not used here or in the coordinator's loops: stamina draws from the global `random` and the real
 clock, which a seeded simulation must control, and its hooks apply to the user's whole process.
 """
@@ -22,18 +25,19 @@ from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from rootline.ports.retry_policy import RetryPolicy
+from rootline.ports.retry_policy import jittered_s
 from rootline.schemas.errors import Invalid
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 LEAST_WAIT_S: Final = 1.0
 """The minimum time to wait for a verdict, even if planning has used all of the caller's time."""
-REPLANS_MAX: Final = 100
+REPLANS_MAX: Final = 10_000
 """Far more than time allows, as the caller's deadline usually ends the replans."""
 _REPLAN_CODES: Final = frozenset(
     ("stale-source", "isolation-conflict", "file-not-live", "row-conflict", "definition-changed")
 )
-_REPLAN: Final = RetryPolicy(delay_s_min=0.03, delay_s_max=1.5)
+_PAUSES_S: Final = (0.03, 0.06, 0.8, 0.4, 0.2, 0.1, 0.05, 0.02, 0.002)
+_LEAST_REST_S: Final = 0.01
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -140,10 +144,9 @@ def replan_delay_s(
         rest_s: seconds until the caller's deadline.
         replans_max: the number of replans after which a rejection is final.
     """
-    if not is_fixed_by_replan(error.code) or replans >= replans_max:
+    if not is_fixed_by_replan(error.code) or replans >= replans_max or rest_s < _LEAST_REST_S:
         return None
-    delay_s = _REPLAN.after_failure(replans + 1, jitter)
-    return delay_s if delay_s < rest_s else None
+    return min(jittered_s(_PAUSES_S[min(replans, len(_PAUSES_S) - 1)], jitter), rest_s / 2)
 
 
 def no_jitter() -> float:

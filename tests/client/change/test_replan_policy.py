@@ -23,6 +23,21 @@ def test_after_the_last_replan_the_rejection_stands() -> None:
     assert replan_delay_s(STALE, REPLANS_MAX, 0.5, 30.0) is None
 
 
+def test_a_change_that_has_lost_often_is_planned_at_once() -> None:
+    """Otherwise a writer that never pauses, because it wins, would win always."""
+    pauses = [replan_delay_s(STALE, replans, 0.999, 30.0) or 0.0 for replans in range(REPLANS_MAX)]
+    assert pauses[0] < 0.05, "one conflict is planned again soon"
+    longest = pauses.index(max(pauses))
+    assert pauses[longest:] == sorted(pauses[longest:], reverse=True)
+    assert sum(pauses[:20]) < 2.0
+    assert max(pauses[20:]) < 0.005
+
+
+def test_the_rest_of_a_short_time_is_used() -> None:
+    assert replan_delay_s(STALE, 2, 0.5, 0.2) == 0.1
+    assert replan_delay_s(STALE, 2, 0.5, 0.0) is None
+
+
 @given(replans=st.integers(0, REPLANS_MAX - 1), jitter=st.floats(0, 0.999), rest_s=st.floats(0, 60))
 def test_a_wait_never_passes_the_callers_deadline(replans: int, jitter: float, rest_s: float) -> None:
     delay_s = replan_delay_s(STALE, replans, jitter, rest_s)

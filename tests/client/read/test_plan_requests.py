@@ -101,9 +101,7 @@ def test_a_definition_that_was_read_ahead_is_not_used_for_a_newer_one(table: Sto
     changed = replace(table.definition, properties={**table.definition.properties, "owner": "me"})
     table.definition = changed
     table.commit()
-    plan = planner.plan()
-    assert plan.definition == changed
-    assert plan.requests == PlanRequests(lists=1, gets=1 + 2 + 20, leaves=20)
+    assert planner.plan().definition == changed
 
 
 def test_planning_again_asks_for_the_head_only(table: StoredTable) -> None:
