@@ -169,7 +169,7 @@ class LeafLookup:
 
     def __init__(self, leaf: Leaf, known: LeafLookup | None = None) -> None:
         self.leaf = leaf
-        self._keys = None if known is None else known._keys
+        self._keys: LeafKeys | None = None if known is None else known._keys
 
     @property
     def location(self) -> str:
