@@ -451,7 +451,8 @@ def same_values(one: pa.Array, other: pa.Array) -> Flags:
             bits = pa.int32() if kind.bit_width == 32 else pa.int64()
             one, other = one.view(bits), other.view(bits)
         same = numpy_from(pc.fill_null(pc.equal(one, other), False))
-    same = (same & is_valid & is_other_valid) | ~(is_valid | is_other_valid)
+    same &= is_valid & is_other_valid
+    same |= ~(is_valid | is_other_valid)
     return same
 
 
