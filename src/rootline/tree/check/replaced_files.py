@@ -24,7 +24,7 @@ from rootline.tree.state.live_index import StoredAt, ordinals_of_vector
 
 DATA_FILES: Final = frozenset((ContentType.DATA, ContentType.DATA_MANIFEST))
 FILES_AND_DELETES: Final = frozenset(ContentType) - {ContentType.MANIFEST_DV}
-"""Types of entries to compare, and of the leaves that contain them."""
+"""Types of entries to compare, and of their leaves."""
 
 
 def replaces_files(header: RootHeader) -> bool:
