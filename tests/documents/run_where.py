@@ -14,6 +14,7 @@ PAGES = "tests/documents/test_pages.py"
 HERE = "tests/documents/test_every_block.py"
 README = "tests/house/test_readme.py"
 SPARK = "tests/spark/test_pages.py"
+SQL = "tests/engines/test_sql_pages.py"
 FOREIGN = "tests/kafka/stories/test_foreign_clients.py"
 
 RUN_WHOLE = {
@@ -23,6 +24,9 @@ RUN_WHOLE = {
     "docs/quickstarts/operator.md": PAGES,
     "docs/quickstarts/kafka-producer.md": KAFKA,
     "docs/quickstarts/spark.md": SPARK,
+    "docs/from-delta.md": SPARK,
+    "docs/from-iceberg-on-spark.md": SPARK,
+    "docs/spark-sql.md": SQL,
 }
 """Pages whose blocks of Python and of shell are run in their order, in one folder, by that file."""
 
@@ -57,6 +61,12 @@ RUN_BY: dict[Named, str] = {
     ("docs/reading.md", "import pyarrow.compute as pc"): README,
     ("docs/reading.md", "trips = lake.create_table("): README,
     ("README.md", "import rootline.spark"): SPARK,
+    ("docs/spark-sql.md", "CREATE NAMESPACE IF NOT EXISTS lake.shop;"): SQL,
+    ("docs/spark-sql.md", "CREATE TABLE lake.shop.cities_"): SQL,
+    ("docs/spark-sql.md", "ALTER TABLE lake.shop.orders"): SQL,
+    ("docs/spark-sql.md", "SELECT city, count(*)"): SQL,
+    ("docs/spark-sql.md", "import rootline"): SPARK,
+    ("docs/from-iceberg-on-spark.md", "arrivals = spark.readStream"): SQL,
     ("docs/spark.md", "import rootline"): SPARK,
     ("docs/spark.md", "late = rootline.spark.table("): SPARK,
     ("docs/spark.md", "flights = spark.readStream"): SPARK,

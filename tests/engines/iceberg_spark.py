@@ -99,6 +99,10 @@ class IcebergSpark:
         """Run statements at the same time, each in a thread of its own."""
         self._do("at_once", statements=statements)
 
+    def program(self, text: str) -> None:
+        """Run a program in Python that has the session as `spark`, and the names of the programs before it."""
+        self._do("program", text=text)
+
     def stream(self, source: Path, schema: str, table: str, checkpoint: Path) -> None:
         """Append the JSON files in `source` that the checkpoint does not know yet, one file in each epoch, and end."""
         self._do("stream", source=str(source), schema=schema, table=table, checkpoint=str(checkpoint))

@@ -20,6 +20,9 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+NAMES: dict[str, Any] = {"__name__": "__main__"}
+"""Of the programs."""
+
 
 def session(settings: dict[str, str]) -> SparkSession:
     """A local Spark."""
@@ -54,6 +57,12 @@ def at_once(spark: SparkSession, statements: list[str]) -> None:
     """Run all statements at the same time, each in a thread of its own."""
     with ThreadPoolExecutor(len(statements)) as threads:
         list(threads.map(lambda statement: spark.sql(statement), statements))
+
+
+def program(spark: SparkSession, text: str) -> None:
+    """Run a program that has the session as `spark`, and the names of the programs before it."""
+    NAMES["spark"] = spark
+    exec(compile(text, "a program", "exec"), NAMES)
 
 
 def stream(spark: SparkSession, source: str, schema: str, table: str, checkpoint: str) -> None:
@@ -133,6 +142,7 @@ DO = {
     "catalog": catalog,
     "sql": sql,
     "at_once": at_once,
+    "program": program,
     "stream": stream,
     "equality_delete": equality_delete,
     "changes": changes,

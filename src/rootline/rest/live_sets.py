@@ -149,12 +149,12 @@ def check_appends(table: TableName, found: Difference) -> None:
     if found.added_deletes or found.removed_deletes:
         raise bad_request(
             f"{table}: {(*found.added_deletes, *found.removed_deletes)[0].location[:200]!r}: this catalog does not "
-            "take deletes of rows yet: delete rows with rootline.connect or with Rootline's own Spark source"
+            "take deletes of rows yet, only appends: delete rows with rootline.spark.delete_where or rootline.connect"
         )
     if found.removed:
         raise bad_request(
             f"{table}: {found.removed[0].location[:200]!r}: this catalog does not take commits that remove files yet, "
-            "only appends: change rows with rootline.connect or with Rootline's own Spark source"
+            "only appends: change rows with rootline.spark (delete_where, update_where, merge_into) or rootline.connect"
         )
 
 

@@ -71,7 +71,7 @@ _PROVIDER: Final = "provider"
 """A property of a table in Spark's own catalog. Spark passes it to the source only while it creates the table."""
 _INSTEAD_OF_CATALOG: Final = (
     "create a temporary view (CREATE TEMPORARY VIEW v USING rootline OPTIONS (path 'namespace.table')), which can be "
-    "read and inserted into, or read through Iceberg's runtime and the REST catalog (docs/spark.md)"
+    "read and inserted into, or create the table through Iceberg's runtime and the REST catalog (docs/spark-sql.md)"
 )
 _INTERNAL: Final = ("filesOfPlan",)
 """Options that `rootline.spark.table` passes to our reader."""
