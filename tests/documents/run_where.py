@@ -59,6 +59,8 @@ RUN_BY: dict[Named, str] = {
     ("README.md", "import rootline.spark"): SPARK,
     ("docs/spark.md", "import rootline"): SPARK,
     ("docs/spark.md", "late = rootline.spark.table("): SPARK,
+    ("docs/spark.md", "log = spark.createDataFrame("): SPARK,
+    ("docs/spark.md", "def doubles()"): SPARK,
     ("docs/spark.md", "flights = spark.readStream"): SPARK,
     ("docs/spark.md", "def each(frame"): SPARK,
     ("docs/spark.md", "appending = stream.writeStream.foreachBatch("): SPARK,
