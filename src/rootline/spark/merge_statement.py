@@ -128,8 +128,8 @@ class Merge:
                 _check_current(source, self.options)
             return _Joined.of(self, begin, source).changes()
 
-        first, *more = [clause for clause in self.clauses if clause.kind is Kind.MATCHED] or [None]
-        may_repeat = first is not None and first.action is Action.DELETE and first.condition is None and not more
+        matched = [clause for clause in self.clauses if clause.kind is Kind.MATCHED]
+        may_repeat = len(matched) == 1 and matched[0].action is Action.DELETE and matched[0].condition is None
         return carried_out(self.spark, self.options, self.mode, frame, self.restriction, may_repeat=may_repeat)
 
     @property
@@ -377,7 +377,7 @@ class _Joined:
         return rows.select("*", _first(flags).alias(name)).where(sql.col(name).isNotNull()), sql.col(name)
 
     def _applies(self, rows: DataFrame, at: int, join: str) -> Column:
-        """Whether a row is one of the clause's kind, and its condition is true."""
+        """A column that is true for rows of the clause's kind whose condition is true."""
         clause = self.clauses[at]
         flags: list[Column] = []
         if join in ("right", "full"):

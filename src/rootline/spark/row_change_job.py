@@ -112,7 +112,7 @@ def read_condition(condition: object, schema: Schema) -> BoundFilter | None:
 
 def own_part(condition: object, side: str) -> str | None:
     """The part of a condition over two sides that names only columns of `side`, without its name. It is true for every
-    row of `side` for which the condition is. `None`: there is no such part, or it cannot be told from the rest.
+    row of `side` for which the condition is. `None`: there is no such part, or none that is found.
     """
     if not isinstance(condition, str) or _OTHER_MEANING.search(condition):
         return None

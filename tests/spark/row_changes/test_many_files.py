@@ -15,7 +15,7 @@ from rootline.client import marked_files
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.spark import row_change_job as change_job
-from tests.client.change.test_many_files import leaves_of_vectors
+from tests.client.change.test_vectors_in_leaves import leaves_of_vectors
 from tests.spark.conftest import FLIGHTS
 
 pytestmark = pytest.mark.spark
