@@ -69,6 +69,8 @@ RUN_BY: dict[Named, str] = {
     ("docs/from-iceberg-on-spark.md", "arrivals = spark.readStream"): SQL,
     ("docs/spark.md", "import rootline"): SPARK,
     ("docs/spark.md", "late = rootline.spark.table("): SPARK,
+    ("docs/spark.md", "log = spark.createDataFrame("): SPARK,
+    ("docs/spark.md", "def doubles()"): SPARK,
     ("docs/spark.md", "flights = spark.readStream"): SPARK,
     ("docs/spark.md", "def each(frame"): SPARK,
     ("docs/spark.md", "appending = stream.writeStream.foreachBatch("): SPARK,

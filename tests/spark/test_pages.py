@@ -102,6 +102,13 @@ def test_the_jobs_of_the_page_about_spark_run_as_they_are_written(
             (1, "2013-01-31", "new UA"),
             (3, "2013-02-01", "B6"),
         }
+        assert run("print(applied.updated", shell) == "1 1 1\n"
+        run("doubles, on=", shell)
+        rows = lake.table("demo.arrivals").scan().to_arrow().to_pylist()
+        assert {(row["id"], f"{row['day']}", row["carrier"]) for row in rows} == {
+            (3, "2013-02-01", "B7"),
+            (4, "2013-02-01", "WN"),
+        }
         prices = tmp_path / "incoming" / "prices"
         prices.mkdir()
         for number, line in enumerate(('{"id": 1, "price": 2.5}', '{"id": 1, "price": 3.5}\n{"id": 2, "price": 1.0}')):

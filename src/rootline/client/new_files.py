@@ -173,12 +173,13 @@ class _MadeLeaf:
     encoded: EncodedLeaf
     entries: int
     spec_id: int
+    content_type: ContentType = ContentType.DATA_MANIFEST
 
     @property
     def manifest(self) -> AddedManifest:
         return AddedManifest(
             location=self.encoded.location,
-            content_type=ContentType.DATA_MANIFEST,
+            content_type=self.content_type,
             file_size_in_bytes=len(self.encoded.body),
             record_count=self.entries,
             partition_spec_id=self.spec_id,
@@ -216,20 +217,10 @@ async def write_leaves(
     `spec_id`: the spec of files that are given as columns, by default the table's. Raises the errors of `for_intent`.
     """
 
-    def leaf_uuid() -> uuid.UUID:
-        return uuid.UUID(hex=session.environment.fresh_id())
-
-    async def store(made: _MadeLeaf) -> AddedManifest:
-        await upload_all(session, table, [(made.encoded.location, made.encoded.body)])
-        return made.manifest
-
     async def of_columns(piece: pa.Table, spec: int) -> AddedManifest:
-        made = await asyncio.to_thread(encode_columns, piece, leaf_uuid=leaf_uuid(), content=LeafContent.DATA)
-        return await store(_MadeLeaf(made, len(piece), spec))
-
-    async def of_entries(piece: Sequence[ContentEntry], spec: int) -> AddedManifest:
-        made = await asyncio.to_thread(encode_leaf, piece, definition, leaf_uuid=leaf_uuid(), content=LeafContent.DATA)
-        return await store(_MadeLeaf(made, len(piece), spec))
+        leaf_uuid = next(_fresh_uuids(session))
+        made = await asyncio.to_thread(encode_columns, piece, leaf_uuid=leaf_uuid, content=LeafContent.DATA)
+        return await _stored_leaf(session, table, _MadeLeaf(made, len(piece), spec))
 
     if not len(files):
         return ()
@@ -244,12 +235,47 @@ async def write_leaves(
             if isinstance(listed, pa.Table):
                 written += [of_columns(piece, spec) for piece in cut_evenly(listed)]
             else:
-                written += [of_entries(piece, spec) for piece in cut(listed, LEAF_ENTRIES)]
+                written += [_leaf_of(session, table, definition, piece) for piece in cut(listed, LEAF_ENTRIES)]
     leaves = tuple(await asyncio.gather(*written))
     named = files.column("location").to_pylist() if isinstance(files, pa.Table) else [file.location for file in files]
     oldest_ms = await oldest_listed(session, table, named)
     session.uploads.note_leaves(table, [leaf.location for leaf in leaves], oldest_ms)
     return leaves
+
+
+async def write_vector_leaves(
+    session: Session, table: TableName, definition: TableDefinition, vectors: Sequence[ContentEntry]
+) -> tuple[AddedManifest, ...]:
+    """Write leaves of deletion vectors and store them. The vectors' Puffin files are in the store already."""
+    written = []
+    for spec in sorted({entry.partition_spec_id for entry in vectors}):
+        entries = cluster([entry for entry in vectors if entry.partition_spec_id == spec], definition, spec)
+        written += [
+            _leaf_of(session, table, definition, piece, LeafContent.DELETE) for piece in cut(entries, LEAF_ENTRIES)
+        ]
+    leaves = tuple(await asyncio.gather(*written))
+    oldest_ms = session.uploads.oldest(table, {entry.location for entry in vectors})
+    session.uploads.note_leaves(table, [leaf.location for leaf in leaves], oldest_ms)
+    return leaves
+
+
+async def _leaf_of(
+    session: Session,
+    table: TableName,
+    definition: TableDefinition,
+    piece: Sequence[ContentEntry],
+    content: LeafContent = LeafContent.DATA,
+) -> AddedManifest:
+    """Store a leaf of entries of one spec."""
+    leaf_uuid = next(_fresh_uuids(session))
+    made = await asyncio.to_thread(encode_leaf, piece, definition, leaf_uuid=leaf_uuid, content=content)
+    kind = ContentType.DATA_MANIFEST if content is LeafContent.DATA else ContentType.DELETE_MANIFEST
+    return await _stored_leaf(session, table, _MadeLeaf(made, len(piece), piece[0].partition_spec_id, kind))
+
+
+async def _stored_leaf(session: Session, table: TableName, made: _MadeLeaf) -> AddedManifest:
+    await upload_all(session, table, [(made.encoded.location, made.encoded.body)])
+    return made.manifest
 
 
 def _clustered_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:

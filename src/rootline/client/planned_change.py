@@ -18,7 +18,7 @@ from rootline.client.new_files import NewFiles, verdict_on
 from rootline.client.planned_files import FilePlan
 from rootline.client.session import Commit, Session, WriterStamp, commit_of
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation, RemovedFile
+from rootline.schemas.intent import AddedManifest, AddedVector, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
 from rootline.storage.replanning import Patience, drive_async
@@ -60,6 +60,7 @@ def planned_intent(
     where: str | None = None,
     added: NewFiles = _NO_FILES,
     vectors: tuple[AddedVector, ...] = (),
+    vector_leaves: tuple[AddedManifest, ...] = (),
     removed: Iterable[FileTask] = (),
     definition: TableDefinition | None = None,
     changes: str | None = None,
@@ -79,7 +80,7 @@ def planned_intent(
         isolation=isolation,
         filter=where,
         add_data_files=added.files,
-        add_manifests=added.leaves,
+        add_manifests=(*added.leaves, *vector_leaves),
         add_vectors=vectors,
         remove_files=tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in removed),
         definition=changes,

@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 
 from rootline.client.data_file_writer import write_rewritten_files
 from rootline.client.given_rows import GivenRows
-from rootline.client.marked_files import Touched, stored_vectors
+from rootline.client.marked_files import Marks, Touched, are_removable, stored_marks
 from rootline.client.matched_rows import Match, Matched, match_rows, matched_rows, surviving_rows
 from rootline.client.merged_rows import MergePlan, StoredRows, planned
 from rootline.client.new_files import (
@@ -76,16 +76,19 @@ async def delete_rows(
 async def _intent(
     session: Session, plan: FilePlan, where: str, matched: list[tuple[FileTask, Matched]], options: ChangeOptions
 ) -> Intent:
-    whole = all(match.extent is Match.WHOLE for _, match in matched)
+    touched = [_touched(*pair) for pair in matched]
+    is_removal = all(match.extent is Match.WHOLE for _, match in matched) and are_removable(touched)
+    marks = Marks() if is_removal else await stored_marks(session, plan, touched)
     return planned_intent(
         session,
         plan,
-        IntentKind.REMOVE if whole else IntentKind.ROW_DELTA,
+        IntentKind.REMOVE if is_removal else IntentKind.ROW_DELTA,
         options.summary,
         isolation=options.isolation,
         where=where,
-        removed=[task for task, _ in matched] if whole else (),
-        vectors=() if whole else await stored_vectors(session, plan.table, [_touched(*pair) for pair in matched]),
+        removed=[task for task, _ in matched] if is_removal else (),
+        vectors=marks.vectors,
+        vector_leaves=marks.leaves,
     )
 
 

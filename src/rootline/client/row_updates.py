@@ -33,7 +33,7 @@ from pyroaring import BitMap64
 from rootline.client.assigned_values import PROJECTION, assigned_columns, check_assigned, given_assignments
 from rootline.client.data_file_writer import check_names, write_changed_files
 from rootline.client.given_rows import GivenRows
-from rootline.client.marked_files import change_intent, stored_vectors, touched_files
+from rootline.client.marked_files import Marks, are_removable, change_intent, stored_marks, touched_files
 from rootline.client.new_files import NewFiles, for_intent, nothing_appended, store_written
 from rootline.client.planned_change import ChangeOptions, commit_planned
 from rootline.client.planned_files import FilePlan, plan_files
@@ -42,7 +42,7 @@ from rootline.client.source_keys import ABSENT, NO_ROW, Numbers, SourceKeys, key
 from rootline.schemas.arrow_values import numpy_from
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import AddedVector, DataFile, Intent
+from rootline.schemas.intent import DataFile, Intent
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of, storage_of
 from rootline.storage.rows.data_file_reader import RowsWanted
@@ -86,16 +86,15 @@ class _Changes:
     async def intent(self, options: ChangeOptions) -> Intent | None:
         """The intent of all changes, or `None` if there are none. Its files are in the store."""
         await self._store()
-        plan, new = self.plan, NewFiles()
-        vectors: tuple[AddedVector, ...] = ()
+        plan, new, marks = self.plan, NewFiles(), Marks()
         if self.files:
             new = await for_intent(self.session, plan.table, plan.definition, self.files)
         touched = await touched_files(self.session, plan, self.gone)
-        removed = [file.task for file in touched] if all(file.is_whole for file in touched) else []
+        removed = [file.task for file in touched] if are_removable(touched) else []
         if touched and not removed:
-            vectors = await stored_vectors(self.session, plan.table, touched)
+            marks = await stored_marks(self.session, plan, touched)
         return change_intent(
-            self.session, plan, options.isolation, new, vectors, removed, options.summary, self.conflicts
+            self.session, plan, options.isolation, new, marks, removed, options.summary, self.conflicts
         )
 
     async def _store(self) -> None:

@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from rootline.spark.added_folder import AddedFolder, add_folder
     from rootline.spark.compaction import Compaction, compact
     from rootline.spark.data_source import RootlineDataSource, register
+    from rootline.spark.merge_statement import Merge, merge, merge_into
     from rootline.spark.parquet_append import append, batch_appender
     from rootline.spark.row_change_job import RowsChanged
-    from rootline.spark.statements import delete_where, merge_into, update_where
+    from rootline.spark.statements import delete_where, update_where
     from rootline.spark.table_frame import table
 
 __all__ = [
     "AddedFolder",
     "Compaction",
+    "Merge",
     "RootlineDataSource",
     "RowsChanged",
     "add_folder",
@@ -29,6 +31,7 @@ __all__ = [
     "batch_appender",
     "compact",
     "delete_where",
+    "merge",
     "merge_into",
     "register",
     "table",
@@ -37,6 +40,7 @@ __all__ = [
 _PLACES = {
     "AddedFolder": "added_folder",
     "Compaction": "compaction",
+    "Merge": "merge_statement",
     "RootlineDataSource": "data_source",
     "RowsChanged": "row_change_job",
     "add_folder": "added_folder",
@@ -44,7 +48,8 @@ _PLACES = {
     "batch_appender": "parquet_append",
     "compact": "compaction",
     "delete_where": "statements",
-    "merge_into": "statements",
+    "merge": "merge_statement",
+    "merge_into": "merge_statement",
     "register": "data_source",
     "table": "table_frame",
     "update_where": "statements",

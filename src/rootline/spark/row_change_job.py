@@ -45,7 +45,15 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from rootline.client.lake import Lake
-from rootline.client.marked_files import Touched, change_intent, stored_vectors, touched_files
+from rootline.client.marked_files import (
+    Marks,
+    Touched,
+    are_removable,
+    change_intent,
+    removal_bytes,
+    stored_marks,
+    touched_files,
+)
 from rootline.client.new_files import NewFiles
 from rootline.client.planned_files import FilePlan, plan_files
 from rootline.client.session import Session
@@ -85,6 +93,8 @@ _NUMBERS: Final = (DecimalType, IntegerType, LongType)
 _WRITTEN_AS_TEXT: Final = (DateType, StringType)
 _SAME: Final = (BooleanType, *_NUMBERS, *_WRITTEN_AS_TEXT)
 _REPLANS_MAX: Final = 8  # each plan is a Spark job over the files of the change
+REMOVED_BYTES_MAX: Final = 950_000  # of the 1,000,000 bytes of an intent
+_TOKENS: Final = re.compile(r"'[^']*'|[()]|\b(?:and|or|between|case)\b", re.IGNORECASE)
 _OTHER_MEANING: Final = re.compile(r"""["\\`]|--|/\*|''|[0-9.][eE]""")
 
 
@@ -98,6 +108,43 @@ def read_condition(condition: object, schema: Schema) -> BoundFilter | None:
         return None
     types = {field.name: field.field_type for field in schema.fields}
     return bound if all(_is_alike(test, types) for test in tests) else None
+
+
+def own_part(condition: object, side: str) -> str | None:
+    """The part of a condition over two sides that names only columns of `side`, without its name. It is true for every
+    row of `side` for which the condition is. `None`: there is no such part, or none that is found.
+    """
+    if not isinstance(condition, str) or _OTHER_MEANING.search(condition):
+        return None
+    parts, begin, depth = list[str](), 0, 0
+    for token in _TOKENS.finditer(condition):
+        word = token[0].lower()
+        depth += (word == "(") - (word == ")")
+        if depth == 0 and word in ("or", "between", "case"):
+            parts, begin = [], 0
+            break
+        if depth == 0 and word == "and":
+            parts.append(condition[begin : token.start()])
+            begin = token.end()
+    own = [text for part in (*parts, condition[begin:]) if (text := _without_side(part.strip(), side)) is not None]
+    return " and ".join(f"({text})" for text in own) or None
+
+
+def _without_side(part: str, side: str) -> str | None:
+    try:
+        tests = list(_tests(read_filter(part)))
+    except Invalid:
+        return None
+    names = [name for test in tests for name in _names(test)]
+    if not names or any(len(name.parts) == 1 or name.parts[0].lower() != side for name in names):
+        return None
+    for at in sorted({name.at for name in names}, reverse=True):
+        part = part[:at] + part[part.index(".", at) + 1 :]
+    return part
+
+
+def _names(test: Test | NamePair) -> list[Name]:
+    return [test.left, test.right] if isinstance(test, NamePair) else [test.column]
 
 
 def _tests(tree: Tree) -> Iterator[Test | NamePair]:
@@ -165,8 +212,8 @@ class JobResult:
     counts: tuple[int, int, int]
 
     @staticmethod
-    def of(table: TableName, said: Sequence[TaskChanges]) -> JobResult:
-        """The tasks' messages joined.
+    def of(table: TableName, said: Sequence[TaskChanges], *, may_repeat: bool = False) -> JobResult:
+        """The tasks' messages joined. With `may_repeat`, several source rows may delete one row of the table.
 
         Raises:
             Invalid: `merge-ambiguous`, a row of the table was to be changed more than once.
@@ -179,14 +226,14 @@ class JobResult:
                 known = gone.get(location, BitMap64())
                 twice += len(known) + len(more) - len(known | more)
                 gone[location] = known | more
-        if twice:
+        if twice and not may_repeat:
             raise Invalid(
                 "merge-ambiguous",
                 f"{table}: more than one row of the source matches a row of the table, {twice} time(s): leave one "
                 "source row for each (group or deduplicate the source by the columns of the condition)",
             )
         deleted, updated, inserted = (sum(changes.counts[at] for changes in said) for at in range(3))
-        return JobResult(tuple(changes.written for changes in said), gone, (deleted, updated, inserted))
+        return JobResult(tuple(changes.written for changes in said), gone, (deleted - twice, updated, inserted))
 
 
 _OWN: Final = (FILE, POS)
@@ -295,11 +342,15 @@ def carried_out(
     mode: Mode,
     frame_of: Callable[[JobBegin], DataFrame],
     condition: object,
+    *,
+    may_repeat: bool = False,
 ) -> RowsChanged:
     """Execute the changes of the DataFrame. Retry a few times after a conflict with another commit.
 
+    `may_repeat`: whether the frame may delete one row several times.
+
     Raises:
-        Invalid: `merge-ambiguous`; or a rejection that is final.
+        Invalid: `merge-ambiguous`; `intent-too-large`; or a rejection that is final.
         OutcomeUnknown: `verdict-timeout`.
     """
     ensure_registered(spark)
@@ -307,7 +358,7 @@ def carried_out(
 
     def plan() -> _Change:
         begin = begun(options, condition)
-        return _planned(spark, begin, _run(frame_of(begin), options, begin), mode)
+        return _planned(spark, begin, _run(frame_of(begin), options, begin, may_repeat=may_repeat), mode)
 
     def publish(change: _Change) -> _Outcome:
         with committing_lake(options) as lake:
@@ -350,13 +401,13 @@ def begun(options: SourceOptions, condition: object) -> JobBegin:
     return begin
 
 
-def _run(frame: DataFrame, options: SourceOptions, begin: JobBegin) -> JobResult:
+def _run(frame: DataFrame, options: SourceOptions, begin: JobBegin, *, may_repeat: bool) -> JobResult:
     check_types(frame.schema, options.table)
     task = change_rows(begin.definition.to_json(), options, frame.columns)
     plain = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))  # mapInArrow treats a name with a dot as a path
     with checked_shuffles(frame.sparkSession):
         said = plain.mapInArrow(task, MESSAGE_SCHEMA).collect()
-    return JobResult.of(options.table, messages(row[0] for row in said))
+    return JobResult.of(options.table, messages(row[0] for row in said), may_repeat=may_repeat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +432,9 @@ class _Outcome:
 def _planned(spark: SparkSession, begin: JobBegin, job: JobResult, mode: Mode) -> _Change:
     options, definition = begin.options, begin.definition
     touched = guest_lake(options).holder.run(lambda session: touched_files(session, begin.plan, job.gone))
-    is_removal = mode is Mode.COPY_ON_WRITE or all(file.is_whole for file in touched)
+    is_removal = mode is Mode.COPY_ON_WRITE or are_removable(touched)
+    if is_removal:
+        _check_names(options.table, touched)
     written = [FilesWritten((), definition.table_uuid, definition.current_schema_id), *job.written]
     if is_removal:
         written += _rewritten(spark, begin, [file for file in touched if not file.is_whole])
@@ -390,14 +443,24 @@ def _planned(spark: SparkSession, begin: JobBegin, job: JobResult, mode: Mode) -
     return _Change(begin, batch, job.counts, () if is_removal else files, files if is_removal else ())
 
 
+def _check_names(table: TableName, removed: Sequence[Touched]) -> None:
+    """Refuse to rewrite more files than one intent can name, before any of them is rewritten."""
+    if removal_bytes(removed) > REMOVED_BYTES_MAX:
+        raise Invalid(
+            "intent-too-large",
+            f"{table}: {len(removed):,} files lose rows, and copy-on-write removes each of them by name, for which one "
+            "commit has no room: use the mode merge-on-read, or change the table partition by partition",
+        )
+
+
 def _intent(lake: Lake, change: _Change) -> Intent | None:
     options, plan = change.begin.options, change.begin.plan
     new = carried_files(lake, change.batch, plan.definition, options) if change.batch.files else NewFiles()
 
     async def operation(session: Session) -> Intent | None:
-        vectors = await stored_vectors(session, options.table, change.marked) if change.marked else ()
+        marks = await stored_marks(session, plan, change.marked) if change.marked else Marks()
         removed = [file.task for file in change.removed]
-        return change_intent(session, plan, options.isolation, new, vectors, removed)
+        return change_intent(session, plan, options.isolation, new, marks, removed)
 
     return lake.holder.run(operation)
 

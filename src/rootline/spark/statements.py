@@ -1,7 +1,8 @@
-"""Deletes, updates and merges that run on the cluster: `rootline.spark.delete_where`, `update_where`, `merge_into`.
+"""Deletes and updates that run on the cluster: `rootline.spark.delete_where` and `update_where`.
 
 Owns: the public functions, the DataFrame of changes that each makes, the casts and defaults of assigned values. Does
-not own: executing the changes (`row_change_job`), the check of written rows (`data_file_writer`).
+not own: merges (`merge_statement`), executing the changes (`row_change_job`), the check of written rows
+(`data_file_writer`).
 Invariants: conditions and values have Spark's semantics. A DataFrame of changes has a row for each changed row: its
 position in the table, its action, its new values. A cast changes no value. A value without such a cast is passed to
 the check of rows, which names the column. A default does not depend on the session's time zone.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import functions as sql
@@ -22,13 +23,13 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.row_change_job import JobBegin, Mode, RowsChanged, carried_out, change_options
 from rootline.spark.row_change_tasks import ACTION_COLUMN, FILE_COLUMN, POS_COLUMN, Action
-from rootline.spark.spark_types import renamed, spark_schema_of
+from rootline.spark.spark_types import spark_schema_of
 from rootline.storage.rows.metadata_columns import FILE, POS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["RowsChanged", "delete_where", "merge_into", "update_where"]
+__all__ = ["RowsChanged", "delete_where", "update_where"]
 
 _WHOLE: Final = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _DIGITS: Final[Mapping[type[spark.DataType], int]] = {
@@ -45,30 +46,19 @@ _IN_FLOATING: Final[Mapping[type[spark.DataType], tuple[type[spark.DataType], ..
 _NESTED: Final = (spark.StructType, spark.ArrayType, spark.MapType)
 
 
-def assigned(rows: DataFrame, value: str | Column, kind: spark.DataType, name: str) -> Column:
-    """`value` over `rows` for a column of type `kind`. A value that a cast could change is not cast, so that
-    the writer refuses it.
+def cast_values(
+    rows: DataFrame, values: Mapping[str, str | Column], kinds: Mapping[str, spark.DataType]
+) -> dict[str, Column]:
+    """`values` over `rows`, each of the type of its column. A value that a cast could change is not cast, so that the
+    writer refuses it.
     """
-    column = sql.expr(value) if isinstance(value, str) else value
-    return column.cast(kind) if _may_become(rows.select(column.alias(name)).schema[name].dataType, kind) else column
-
-
-def one_of(rows: DataFrame, is_first: Column, first: Column, second: Column, name: str) -> Column:
-    """`first` in the rows for which `is_first` is true, `second` in the others.
-
-    Raises:
-        Invalid: `rows-invalid`, Spark would convert both to a third type that may change a value.
-    """
-    column = sql.when(is_first, first).otherwise(second)
-    *given, common = (field.dataType for field in rows.select(first, second, column).schema)
-    if all(_holds(kind, common) for kind in given):
-        return column
-    of_first, of_second = (kind.simpleString() for kind in given)
-    raise Invalid(
-        "rows-invalid",
-        f"column {name!r}: rows that match get a value of type {of_first}, new rows one of type {of_second}; both "
-        f"would become {common.simpleString()}, which may change them: cast the value to the type of the column",
-    )
+    columns = {name: sql.expr(value) if isinstance(value, str) else value for name, value in values.items()}
+    given = rows.select(*(column.alias(name) for name, column in columns.items())).schema.fields
+    pairs = zip(columns.items(), given, strict=True)
+    return {
+        name: column.cast(kinds[name]) if _may_become(field.dataType, kinds[name]) else column
+        for (name, column), field in pairs
+    }
 
 
 def default_value(definition: TableDefinition, name: str, kind: spark.DataType) -> Column:
@@ -91,24 +81,24 @@ def default_value(definition: TableDefinition, name: str, kind: spark.DataType) 
 
 
 def _may_become(given: spark.DataType, kind: spark.DataType) -> bool:
-    """Whether a cast loses no values (`_holds`), or is from decimal to floating point: in Spark, 1.5 is a decimal."""
+    """Whether a cast loses no values (`holds`), or is from decimal to floating point: in Spark, 1.5 is a decimal."""
     if isinstance(kind, _NESTED):
         return given == kind
-    return _holds(given, kind) or (isinstance(given, spark.DecimalType) and type(kind) in _IN_FLOATING)
+    return holds(given, kind) or (isinstance(given, spark.DecimalType) and type(kind) in _IN_FLOATING)
 
 
-def _holds(given: spark.DataType, kind: spark.DataType) -> bool:
+def holds(given: spark.DataType, kind: spark.DataType) -> bool:
     """Whether `kind` represents every value of `given`."""
     if given == kind or isinstance(given, spark.NullType):
         return True
     match given, kind:
         case spark.StructType(), spark.StructType():
             pairs = zip(given.fields, kind.fields, strict=True)
-            return given.names == kind.names and all(_holds(one.dataType, other.dataType) for one, other in pairs)
+            return given.names == kind.names and all(holds(one.dataType, other.dataType) for one, other in pairs)
         case spark.ArrayType(), spark.ArrayType():
-            return _holds(given.elementType, kind.elementType)
+            return holds(given.elementType, kind.elementType)
         case spark.MapType(), spark.MapType():
-            return _holds(given.keyType, kind.keyType) and _holds(given.valueType, kind.valueType)
+            return holds(given.keyType, kind.keyType) and holds(given.valueType, kind.valueType)
         case spark.DecimalType(), spark.DecimalType():
             return given.scale <= kind.scale and given.precision - given.scale <= kind.precision - kind.scale
         case _, spark.DecimalType():
@@ -122,8 +112,6 @@ def _holds(given: spark.DataType, kind: spark.DataType) -> bool:
 
 ModeName: TypeAlias = Literal["merge-on-read", "copy-on-write"]
 Values: TypeAlias = "Mapping[str, str | Column]"
-_SOURCE: Final = "source"
-_TARGET: Final = "target"
 
 
 def delete_where(
@@ -191,162 +179,24 @@ def update_where(
     def frame(begin: JobBegin) -> DataFrame:
         new = begin.named_values(set)
         rows = begin.read(spark, [*begin.own_columns, FILE, POS, *begin.lineage], predicate)
-        values = [
-            assigned(rows, new[name], kind, name) if name in new else sql.col(_quoted(name))
-            for name, kind in _types(begin).items()
-        ]
+        kept = {name: sql.col(quoted(name)) for name in begin.own_columns}
+        values = cast_values(rows, kept | new, types_of(begin))
         return rows.select(
             sql.col(FILE).alias(FILE_COLUMN),
             sql.col(POS).alias(POS_COLUMN),
             sql.lit(int(Action.UPDATE)).alias(ACTION_COLUMN),
-            *(value.alias(name) for name, value in zip(begin.own_columns, values, strict=True)),
+            *(value.alias(name) for name, value in values.items()),
             *map(sql.col, begin.lineage),
         )
 
     return carried_out(spark, given, Mode.of(mode), frame, predicate)
 
 
-def merge_into(
-    spark: SparkSession,
-    table: str,
-    source: DataFrame,
-    *,
-    on: Sequence[str] | None = None,
-    condition: str | Column | None = None,
-    when_matched: Values | Literal["update", "delete"] | None = "update",
-    when_not_matched: Values | Literal["insert"] | None = "insert",
-    mode: ModeName = "merge-on-read",
-    **options: Any,
-) -> RowsChanged:
-    """Merge rows of `source` into the table, in one commit.
-
-    In `condition` and in values the two sides are called `source` and `target`.
-
-    Args:
-        spark: as in `delete_where`.
-        table: `namespace.table`.
-        source: the rows to merge. At most one of them may match a row of the table. If it reads the table itself, it
-            keeps the version at which it was loaded, also when the merge is replanned.
-        on: columns of both sides that are equal in matching rows (null matches nothing), or
-        condition: Spark SQL, or a column, that is true for matching rows.
-        when_matched: `update` sets every column that the source has; `delete`; column → Spark SQL; `None` keeps the
-            row unchanged.
-        when_not_matched: `insert` adds the source's row; column → Spark SQL; `None` adds none.
-        mode: as in `delete_where`.
-        options: as in `delete_where`.
-
-    Returns:
-        The numbers of updated, deleted and inserted rows, and the version.
-
-    Raises:
-        Invalid: `merge-ambiguous`, two rows of the source match one row of the table; `column-unknown`;
-            `rows-invalid`, Spark would convert a value and its column to a third type that may change either; and as
-            `delete_where`.
-        OutcomeUnknown: `verdict-timeout`.
-
-    """
-    given = change_options(spark, table, options)
-    if (on is None) == (condition is None):
-        raise Invalid("setting-invalid", f"{table}: merge_into takes either `on` or `condition`")
-    if on is not None and not on:
-        raise Invalid(
-            "setting-invalid", f"{table}: `on` names no column: name the columns that are equal in matching rows"
-        )
-    if when_matched is None and when_not_matched is None:
-        raise Invalid("setting-invalid", f"{table}: merge_into does nothing with both clauses None")
-    for clause, words in ((when_matched, ("update", "delete")), (when_not_matched, ("insert",))):
-        if isinstance(clause, str) and clause not in words:
-            raise Invalid("setting-invalid", f"{table}: {clause!r:.80} is no clause: write {' or '.join(words)}")
-    is_delete = when_matched == "delete"
-
-    def frame(begin: JobBegin) -> DataFrame:
-        is_whole = when_matched == "update" or when_not_matched == "insert"
-        given_rows = renamed(source, begin.named(source.columns)) if is_whole else source
-        matched, not_matched = _named(begin, when_matched), _named(begin, when_not_matched)
-        keys = begin.named(on or ())
-        needed = keys if on is not None and (is_delete or matched is None) else begin.own_columns
-        rows = begin.read(spark, [*needed, FILE, POS, *begin.lineage], None).alias(_TARGET)
-        columns, given_rows = given_rows.columns, given_rows.alias(_SOURCE)
-        match = sql.expr(condition) if isinstance(condition, str) else condition
-        for name in keys:
-            same = _of(_TARGET, name) == _of(_SOURCE, name)
-            match = same if match is None else match & same
-        if matched is None:
-            joined = given_rows.join(rows.select(*map(_quoted_column, needed)).alias(_TARGET), match, "left_anti")
-            return _inserts(joined, begin, not_matched, columns)
-        joined = given_rows.join(rows, match, "inner" if not_matched is None else "left")
-        return _merged(joined, begin, matched, not_matched, columns)
-
-    return carried_out(spark, given, Mode.of(mode), frame, None)
+def types_of(begin: JobBegin) -> dict[str, spark.DataType]:
+    """Spark's types of the table's columns."""
+    return {field.name: field.dataType for field in spark_schema_of(begin.definition.schema).fields}
 
 
-def _named(begin: JobBegin, clause: Values | str | None) -> Values | str | None:
-    return clause if clause is None or isinstance(clause, str) else begin.named_values(clause)
-
-
-def _merged(
-    joined: DataFrame, begin: JobBegin, matched: Values | str, not_matched: Values | str | None, given: Sequence[str]
-) -> DataFrame:
-    is_matched = _of(_TARGET, FILE).isNotNull()
-    changed = Action.DELETE if matched == "delete" else Action.UPDATE
-    action = sql.when(is_matched, sql.lit(int(changed))).otherwise(sql.lit(int(Action.INSERT)))
-    values: list[Column] = []
-    for name, kind in _types(begin).items():
-        inserted = _inserted(joined, begin, not_matched, given, name, kind)
-        if changed is Action.DELETE:
-            values.append(inserted)
-            continue
-        kept = _of(_TARGET, name)
-        if matched == "update":
-            kept = assigned(joined, _of(_SOURCE, name), kind, name) if name in given else kept
-        elif not isinstance(matched, str) and name in matched:
-            kept = assigned(joined, matched[name], kind, name)
-        values.append(one_of(joined, is_matched, kept, inserted, name))
-    lineage = [sql.when(is_matched, _of(_TARGET, name)).alias(name) for name in begin.lineage]
-    return joined.select(
-        _of(_TARGET, FILE).alias(FILE_COLUMN),
-        _of(_TARGET, POS).alias(POS_COLUMN),
-        action.alias(ACTION_COLUMN),
-        *(value.alias(name) for name, value in zip(begin.own_columns, values, strict=True)),
-        *lineage,
-    )
-
-
-def _inserts(joined: DataFrame, begin: JobBegin, clause: Values | str | None, given: Sequence[str]) -> DataFrame:
-    values = [_inserted(joined, begin, clause, given, name, kind).alias(name) for name, kind in _types(begin).items()]
-    return joined.select(
-        sql.lit(None).cast("string").alias(FILE_COLUMN),
-        sql.lit(None).cast("long").alias(POS_COLUMN),
-        sql.lit(int(Action.INSERT)).alias(ACTION_COLUMN),
-        *values,
-    )
-
-
-def _inserted(
-    joined: DataFrame, begin: JobBegin, clause: Values | str | None, given: Sequence[str], name: str, kind: Any
-) -> Column:
-    """A column of a new row: the clause's value, the source's column of that name, or the table's default."""
-    if clause is None:  # there are no new rows
-        return sql.lit(None).cast(kind)
-    if clause == "insert" and name in given:
-        return assigned(joined, _of(_SOURCE, name), kind, name)
-    if not isinstance(clause, str) and name in clause:
-        return assigned(joined, clause[name], kind, name)
-    return default_value(begin.definition, name, kind)
-
-
-def _types(begin: JobBegin) -> dict[str, Any]:
-    schema = spark_schema_of(begin.definition.schema)
-    return {field.name: field.dataType for field in schema.fields}
-
-
-def _of(side: str, name: str) -> Column:
-    return sql.col(f"{side}.{_quoted(name)}")
-
-
-def _quoted_column(name: str) -> Column:
-    return sql.col(_quoted(name))
-
-
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name in Spark SQL."""
     return "`" + name.replace("`", "``") + "`"

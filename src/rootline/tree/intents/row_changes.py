@@ -47,6 +47,7 @@ from rootline.tree.draft.change import (
     TakeLeaf,
 )
 from rootline.tree.draft.draft import Draft
+from rootline.tree.proof.file_proof import vector_entry
 from rootline.tree.rules.delete_rules import DeletesOfLeaves
 from rootline.tree.rules.file_rules import added_rows, check_own_location, removals
 from rootline.tree.rules.isolation_rules import check_no_unseen_deletes
@@ -61,7 +62,6 @@ from rootline.tree.rules.vector_rules import (
     place_of,
     proven,
     reference_of,
-    vector_entry,
     vectors_to_merge,
 )
 from rootline.tree.state.leaf_lookup import live_mask
@@ -181,7 +181,7 @@ def _incoming(
     """The vector to add, after every check that does not need its bytes."""
     data = _target(draft, vector, own, in_leaves)
     current = draft.vector_of(vector.referenced_file)
-    return _Incoming(vector, data, current, vector_entry(draft, vector, data, draft.numbers()))
+    return _Incoming(vector, data, current, vector_entry(draft.definition, vector, data, draft.numbers()))
 
 
 def _target(

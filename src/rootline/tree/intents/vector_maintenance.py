@@ -54,6 +54,7 @@ from rootline.tree.draft.batch import Absent, FetchedObjects, Needs
 from rootline.tree.draft.change import Add, Change, Effect, MergedVector, Remove, Replace, ShowPrior, StoreVector
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import CONVERTED_DELETES, JOINED_VECTORS
+from rootline.tree.proof.file_proof import vector_entry
 from rootline.tree.rules.delete_rules import reached_files
 from rootline.tree.rules.file_rules import check_own_location
 from rootline.tree.rules.isolation_rules import read_number
@@ -68,7 +69,6 @@ from rootline.tree.rules.vector_rules import (
     place_of,
     proven,
     reference_of,
-    vector_entry,
     vector_to_read,
     vectors_to_merge,
     write_merged,
@@ -157,7 +157,9 @@ def _joined(draft: Draft, vector: AddedVector) -> _Joined | None:
         return None
     check_added_vector(draft, vector, data.entry)
     numbers = VersionInfo(Status.EXISTING, draft.snapshot_id, info.sequence_number, draft.sequence_number + 1)
-    return _Joined(vector, data.entry, current, Row.of(vector_entry(draft, vector, data.entry, numbers), draft.codec))
+    return _Joined(
+        vector, data.entry, current, Row.of(vector_entry(draft.definition, vector, data.entry, numbers), draft.codec)
+    )
 
 
 def _proven(vector: AddedVector, fetched: FetchedObjects) -> BitMap:
@@ -289,7 +291,7 @@ def _incoming(
         raise _stale(f"{vector.referenced_file!r} no longer has the deletion vector that the worker replaces")
     number = max(newest, 0 if current is None else _number(current.entry))
     numbers = VersionInfo(Status.EXISTING, draft.snapshot_id, number, draft.sequence_number + 1)
-    item = _Incoming(vector, data, current, vector_entry(draft, vector, data, numbers))
+    item = _Incoming(vector, data, current, vector_entry(draft.definition, vector, data, numbers))
     if not item.is_shown:
         return item
     return replace(item, before=draft.removed_vector_of(data.location))

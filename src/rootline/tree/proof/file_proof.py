@@ -31,9 +31,18 @@ from typing import Final, NamedTuple
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.statistics_codec import LazyStats, StatisticsCodec
 from rootline.schemas.bytes.single_values import from_generic
-from rootline.schemas.content_entry import ContentStats, FieldStatistics, FileFormat, statistics_violations
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentStats,
+    ContentType,
+    DeletionVector,
+    FieldStatistics,
+    FileFormat,
+    VersionInfo,
+    statistics_violations,
+)
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import DataFile
+from rootline.schemas.intent import AddedVector, DataFile
 from rootline.schemas.table_definition import TableDefinition, TrackedField
 from rootline.schemas.table_properties import property_fault
 
@@ -162,6 +171,25 @@ def partition_statistics(stats: ContentStats, spec_ids: tuple[int, ...]) -> Cont
         for expr_id, item in values.items()
         if item is not None
     }
+
+
+def vector_entry(
+    definition: TableDefinition, vector: AddedVector, data: ContentEntry, numbers: VersionInfo
+) -> ContentEntry:
+    """The content entry of a deletion vector that an intent adds. `data`: the entry of its data file."""
+    spec_ids = definition.spec_by_id(data.partition_spec_id).expr_ids
+    return ContentEntry(
+        content_type=ContentType.POSITION_DELETE,
+        location=vector.location,
+        file_format=FileFormat.PUFFIN,
+        version_info=numbers,
+        partition_spec_id=data.partition_spec_id,
+        record_count=vector.cardinality,
+        file_size_in_bytes=vector.file_size_in_bytes,
+        deletion_vector=DeletionVector(vector.offset, vector.size_in_bytes),
+        referenced_file=data.location,
+        content_stats=partition_statistics(data.content_stats, spec_ids) if spec_ids else {},
+    )
 
 
 def _codec_of_writer(data_file: DataFile, definition: TableDefinition, codec: EntryCodec) -> StatisticsCodec:

@@ -34,7 +34,6 @@ from rootline.schemas.content_entry import (
     DeletionVector,
     EntryPlace,
     FileFormat,
-    VersionInfo,
 )
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import Location
@@ -43,7 +42,6 @@ from rootline.schemas.object_keys import is_absolute, vector_location
 from rootline.tree.draft.batch import Absent, FetchedObjects, Need
 from rootline.tree.draft.change import MergedVector
 from rootline.tree.draft.draft import Draft
-from rootline.tree.proof.file_proof import partition_statistics
 from rootline.tree.state.live_index import Live
 from rootline.tree.state.table_state import PendingObject
 
@@ -274,23 +272,6 @@ def check_added_vector(draft: Draft, vector: AddedVector, data: ContentEntry) ->
         raise Invalid(
             "vector-invalid", f"the vector at {vector.offset} of {vector.location!r} is empty or ends after its file"
         )
-
-
-def vector_entry(draft: Draft, vector: AddedVector, data: ContentEntry, numbers: VersionInfo) -> ContentEntry:
-    """The content entry of a deletion vector that an intent adds. `data`: the entry of its data file."""
-    spec_ids = draft.definition.spec_by_id(data.partition_spec_id).expr_ids
-    return ContentEntry(
-        content_type=ContentType.POSITION_DELETE,
-        location=vector.location,
-        file_format=FileFormat.PUFFIN,
-        version_info=numbers,
-        partition_spec_id=data.partition_spec_id,
-        record_count=vector.cardinality,
-        file_size_in_bytes=vector.file_size_in_bytes,
-        deletion_vector=DeletionVector(vector.offset, vector.size_in_bytes),
-        referenced_file=data.location,
-        content_stats=partition_statistics(data.content_stats, spec_ids) if spec_ids else {},
-    )
 
 
 def merged_entry(entry: ContentEntry, positions: BitMap64) -> ContentEntry:
