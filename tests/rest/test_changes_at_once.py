@@ -19,7 +19,7 @@ from rootline.client.new_files import commit_intent
 from rootline.client.producer import await_verdict
 from rootline.client.session import Session, WriterStamp
 from rootline.connect import connect
-from rootline.rest import appends
+from rootline.rest import appends, client_files, writing
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
@@ -224,6 +224,52 @@ def test_rows_that_one_catalog_refused_are_not_committed_by_a_slower_one(
         thread.join()
         assert (status, slow[0].status_code) == statuses, message
         assert client.ids() == ([7, 9] if change == "expiry" else [9])
+
+
+def test_rows_are_committed_although_a_property_changes_to_and_fro_between_their_plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, left = appends.verdict_on, ["2", "1"]
+    with writing_catalog(tmp_path) as catalog:
+
+        async def after_a_change(*given: Any, **named: Any) -> Verdict:
+            if left:
+                updates = [{"action": "set-properties", "updates": {"x": left.pop(0)}}]
+                assert (await asyncio.to_thread(catalog.commit, "demo.kept", updates)).status_code == 200
+            return await publish(*given, **named)
+
+        properties = {"rootline.sweep.client-files": "true", "x": "1"}
+        assert catalog.create("demo", name="kept", schema=SCHEMA, properties=properties).status_code == 200
+        client = HandMade(catalog, "demo.kept")
+        monkeypatch.setattr(appends, "verdict_on", after_a_change)
+        assert catalog.commit("demo.kept", *_append_in_metadata(client)).status_code == 200
+        assert (left, client.ids()) == ([], [1])
+
+
+def test_a_hanging_read_of_a_refused_commit_delays_no_other_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_files, "SMALL_BYTES", 1)  # every list is large
+    monkeypatch.setattr(writing, "LARGE_LISTS_AT_ONCE", 1)
+    read = client_files.ClientReads._read
+
+    async def hanging(self: client_files.ClientReads, location: str, *limits: Any) -> bytes:
+        if "/export/" in location and self.folder.table == "demo.kept":
+            await asyncio.Event().wait()
+        return await read(self, location, *limits)
+
+    with writing_catalog(tmp_path) as catalog:
+        for name in ("kept", "far"):
+            assert catalog.create("demo", name=name, schema=SCHEMA).status_code == 200
+            first = HandMade(catalog, f"demo.{name}")
+            assert catalog.commit(f"demo.{name}", *first.append(first.file(9))).status_code == 200
+        client, far = HandMade(catalog, "demo.kept"), HandMade(catalog, "demo.far")
+        updates, requirements = client.append(client.file(1))
+        Path(updates[0]["snapshot"]["manifest-list"].removeprefix("file://")).unlink()
+        monkeypatch.setattr(client_files.ClientReads, "_read", hanging)
+        assert catalog.commit("demo.kept", updates, requirements).status_code == 400
+        assert catalog.commit("demo.far", *far.append(far.file(1))).status_code == 200
+        assert far.ids() == [1, 9]
 
 
 def _append_in_metadata(client: HandMade) -> tuple[list[Any], list[Any]]:

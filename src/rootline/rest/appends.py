@@ -33,7 +33,7 @@ from rootline.rest.client_files import ClientFolder, ClientReads, MetadataMissin
 from rootline.rest.job_progress import check_increases, progress_in
 from rootline.rest.live_sets import Difference, check_appends, check_honest, difference
 from rootline.rest.refusals import commit_failed
-from rootline.rest.table_changes import ShownTable, TableCommit, replacing_with_rows
+from rootline.rest.table_changes import ShownTable, TableCommit, naming_definition, replacing_with_rows
 from rootline.rest.writing import RunningCommits, Writing
 from rootline.schemas.bytes.record_headers import kept_of, stated
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
@@ -291,6 +291,8 @@ class ClientAppend:
         found = await self._read(base, after)
         if not found.added:
             return False
+        if found.needs_sweep:
+            changes = naming_definition(changes, before, header.definition.digest)
         if _may_be_forgotten(header, base) and await self._is_listed():
             if await self._all_live(found):
                 return True
@@ -302,7 +304,8 @@ class ClientAppend:
             await self._check_stored(found)
         new = await for_intent(writing.session, table, after, found.added)
         intent = Intent(
-            intent_id=hashlib.sha256(self.request.encode() + header.definition.digest).hexdigest(),
+            # a definition that was there before has another location, so a rejection of then does not apply
+            intent_id=hashlib.sha256(f"{self.request}\0{header.definition.location}".encode()).hexdigest(),
             table=table,
             table_uuid=header.table_uuid,
             kind=IntentKind.APPEND,
@@ -474,6 +477,8 @@ class ClientAppend:
         code, message = verdict.code or "intent-malformed", verdict.message or ""
         if code == "file-already-live" and await self._all_live(found):
             return
+        if code == "definition-changed":  # another catalog may commit the same request on the newer definition
+            raise self._unknown("the table's definition changed each time it was planned")
         if code == "intent-malformed":  # the intent is valid: its words are not known everywhere yet
             raise Refusal(
                 503,

@@ -40,7 +40,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile
 from rootline.schemas.object_keys import OwnKind, own_kind
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.stored_objects import gather_bounded
+from rootline.storage.stored_objects import gather_bounded, plain_task_group
 
 _READS_AT_ONCE: Final = 8
 _BASES_MAX: Final = 16
@@ -66,6 +66,7 @@ class Difference:
 
     * `added`: data files. `added_deletes`, `removed`, `removed_deletes`: entries of the other kinds of change.
     * `unexplained`: a removed entry without a DELETED entry, or `None`.
+    * `needs_sweep`: as in `ClientReads`.
     """
 
     added: tuple[DataFile, ...] = ()
@@ -73,6 +74,7 @@ class Difference:
     removed: tuple[Place, ...] = ()
     removed_deletes: tuple[Place, ...] = ()
     unexplained: Place | None = None
+    needs_sweep: bool = False
 
     @property
     def digest(self) -> str:
@@ -96,7 +98,9 @@ async def difference(
         Refusal: something in it may not be read, is too large or malformed; the base's list does not exist.
         Invalid: `spec-unknown`, `location-invalid`, `intent-malformed`.
     """
-    theirs, base = await asyncio.gather(reads.listed(lists[-1]), _base_list(reads, before))
+    async with plain_task_group() as group:
+        listing = [group.create_task(listed) for listed in (reads.listed(lists[-1]), _base_list(reads, before))]
+    theirs, base = (task.result() for task in listing)
     absent = tuple(listed for place, listed in base.items() if place not in theirs)
     new = tuple(listed for place, listed in theirs.items() if place not in base)
     async with reads.of_size((*absent, *new)):
@@ -119,6 +123,7 @@ async def difference(
         removed=tuple(place for place in removed if place in old.data),
         removed_deletes=tuple(place for place in removed if place in old.deletes),
         unexplained=next((place for place in removed if place not in deleted), None),
+        needs_sweep=reads.needs_sweep,
     )
 
 

@@ -166,13 +166,7 @@ class TableCommit:
 
     @property
     def _needs_definition(self) -> bool:
-        """Whether it is only right for the definition that it was checked against.
-
-        Rows are, because the table's properties decide where a client's metadata may be, and what is read of it. A
-        catalog that refuses a request must not be contradicted by another one, which read the table earlier.
-        """
-        if self.snapshots:
-            return True
+        """Whether it is only right for the definition that it was checked against."""
         named = {each["type"] for each in self.requirements} | {each["action"] for each in self.definitions}
         return self.format_version is not None or not named <= {_CREATE, _UUID, _REF, *_PROPERTIES}
 
@@ -214,7 +208,7 @@ class TableCommit:
     def changes_of(self, shown: ShownTable, digest: bytes, *, is_replace: bool) -> DefinitionChanges | None:
         """The changes of the table's definition, whose SHA-256 is `digest`. `None` if the request names no change.
 
-        Rows have at least a change without effect, because it names the definition. `is_replace`:
+        Rows that require a definition have a change without effect, because it names the definition. `is_replace`:
         whether all rows are removed with the changes.
 
         Raises:
@@ -237,8 +231,8 @@ class TableCommit:
             made.append({"action": "set-properties", "updates": {FORMAT: str(int(wanted))}})
         changes = parsed_changes(_without_handed_on(made, shown.definition.properties))
         if changes is None:
-            kept = SetCurrentSchema(shown.definition.current_schema_id)
-            return DefinitionChanges(digest, (kept,)) if self.snapshots else None
+            needs_it = self.snapshots and self._needs_definition
+            return naming_definition(None, shown.definition, digest) if needs_it else None
         planned = DefinitionChanges(digest if self._needs_definition else None, changes.changes)
         return planned if is_replace else own_changes(planned, shown.exported)
 
@@ -328,6 +322,14 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
         main=main,
         refused=replacing_with_rows(table) if is_replace and snapshots else None,
     )
+
+
+def naming_definition(
+    changes: DefinitionChanges | None, definition: TableDefinition, digest: bytes
+) -> DefinitionChanges:
+    """`changes`, or a change without effect, for the definition whose SHA-256 is `digest` and for no other one."""
+    made = (SetCurrentSchema(definition.current_schema_id),) if changes is None else changes.changes
+    return DefinitionChanges(digest, made)
 
 
 def replacing_with_rows(table: TableName) -> str:

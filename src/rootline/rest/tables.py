@@ -205,6 +205,10 @@ async def _create_staged(
     except Refusal as refusal:
         if refusal.status == 409 and await _state(writing, table) is NameState.TABLE:
             raise requirement_failed("table already exists") from None
+        if refusal.status == 404 and wanted.snapshots:  # the namespace was there when the create was staged
+            raise Refusal(
+                500, "CommitStateUnknownException", f"{table}: {refusal.message}: load it to find out"
+            ) from None
         raise
     shown_by_default = writing.catalog.format_of(format_version, {})
     wanted.check_location(table, writing.catalog.folder(table, shown_by_default).base)

@@ -33,6 +33,8 @@ from rootline.storage.metadata.root_reader import read_definition, table_root
 RunningCommits = dict[tuple[str, FormatVersion | None], asyncio.Task[bytes]]
 READ_AT_ONCE: Final = 64
 READ_OF_ONE_TABLE: Final = 32
+LARGE_LISTS_AT_ONCE: Final = 16
+LARGE_LISTS_OF_ONE_TABLE: Final = 8
 SMALL_BYTES: Final = 128 * 1024
 _NO_TABLE: Final = frozenset({"table-unknown", "table-dropped", "name-is-view"})
 
@@ -59,13 +61,14 @@ class CommitsAtOnce:
     """The commits with files that run now, bounded in number and in memory.
 
     `running`: digest of a request and format of its response → its task, whose result is the response. `reading`: the
-    commits whose manifests are read. `large`: one commit at a time may have many files. `bases`: manifest list of an
-    export → its manifests.
+    commits whose manifests are read. `large`: one commit at a time may have many files. `large_lists`: the manifest
+    lists above `SMALL_BYTES` that are in memory. `bases`: manifest list of an export → its manifests.
     """
 
     running: RunningCommits = field(default_factory=dict)
     reading: FairTurns = field(default_factory=lambda: FairTurns(READ_AT_ONCE, READ_OF_ONE_TABLE))
     large: FairTurns = field(default_factory=FairTurns)
+    large_lists: FairTurns = field(default_factory=lambda: FairTurns(LARGE_LISTS_AT_ONCE, LARGE_LISTS_OF_ONE_TABLE))
     bases: dict[str, Mapping[str, ListedManifest]] = field(default_factory=dict)
     _small_turn: FairTurns = field(default_factory=FairTurns)
     _turn: FairTurns = field(default_factory=FairTurns)
