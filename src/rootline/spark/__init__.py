@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rootline.spark.parquet_append import append, batch_appender
     from rootline.spark.row_change_job import RowsChanged
     from rootline.spark.statements import delete_where, merge_into, update_where
+    from rootline.spark.stream_metrics import serve_metrics
     from rootline.spark.table_frame import table
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "delete_where",
     "merge_into",
     "register",
+    "serve_metrics",
     "table",
     "update_where",
 ]
@@ -46,6 +48,7 @@ _PLACES = {
     "delete_where": "statements",
     "merge_into": "statements",
     "register": "data_source",
+    "serve_metrics": "stream_metrics",
     "table": "table_frame",
     "update_where": "statements",
 }
