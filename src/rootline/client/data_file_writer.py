@@ -92,10 +92,11 @@ def _paths(name: str, kind: pa.DataType) -> Iterator[str]:
 
 TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
-_SMALL_SHARE: Final = 1 / 64
-"""The share of a row group. A stream closes the file of a partition that has to write fewer rows than this."""
-_WAITING_BYTES_MAX: Final = 96 * 1024 * 1024
-"""The bytes of rows that wait in a stream, of all partitions together."""
+_COLUMN_BYTES_MIN: Final = 16 * 1024
+"""The bytes of a column's rows in a small row group of a stream. A file of fewer rows gets no other row group."""
+_WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+_WAITING_SORTED_BYTES_MAX: Final = 96 * 1024 * 1024
+"""The bytes of rows that wait in a stream, of all partitions together. A sorted table has no open files beside them."""
 _ROW_GROUP_ROWS_MIN: Final = 256
 _ROW_GROUP_ROWS_MAX: Final = 1_048_576
 
@@ -397,7 +398,8 @@ class FileStream:
         self._ids = iter(fresh_ids)
         self._target_bytes = target_bytes
         self._group_bytes = min(_ROW_GROUP_BYTES, target_bytes)
-        self._rows_max = min(_WAITING_BYTES_MAX, 2 * target_bytes)
+        waiting_max = _WAITING_SORTED_BYTES_MAX if self._is_sorted else _WAITING_BYTES_MAX
+        self._rows_max = min(waiting_max, 2 * target_bytes)
         self._parts: dict[tuple[str, ...], _OpenPart] = {}
 
     @property
@@ -455,7 +457,8 @@ class FileStream:
                 part.file.add(group)
                 if part.file.size >= self._target_bytes:
                     done.append(self._closed(key, sort_order_id))
-        if part.file is not None and (self._is_sorted or size < _SMALL_SHARE * self._group_bytes):
+        is_small = size < min(_COLUMN_BYTES_MIN * len(rows.column_names), self._group_bytes // 16)
+        if part.file is not None and (self._is_sorted or is_small):
             done.append(self._closed(key, sort_order_id))
         if part.file is None:
             del self._parts[key]

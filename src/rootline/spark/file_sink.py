@@ -147,7 +147,7 @@ QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 PARTITION_MODE_PROPERTY: Final = "spark.sql.sources.partitionOverwriteMode"
 """Spark passes the session's settings to its tasks only. The driver's Python worker does not have them."""
 
-_PIECE_BYTES: Final = 32 * 1024 * 1024
+_PIECE_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass
