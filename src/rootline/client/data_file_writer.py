@@ -413,6 +413,7 @@ class FileStream:
         Raises:
             Invalid: `rows-invalid`, naming the column; `definition-invalid`.
         """
+        rows = rows.combine_chunks() if self._spec.expr_ids else rows  # otherwise each partition would combine them
         with _text_checked(rows):
             for part in split_by_partition(rows, self._definition, self._spec, self._paths):
                 key = (*map(repr, part.values.values()), *rows.column_names[len(self._definition.schema.fields) :])
