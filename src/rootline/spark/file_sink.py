@@ -7,8 +7,8 @@ publishing (`batch_commit`).
 Invariants: row groups are made from many Arrow batches, not from each. Only a few bytes of rows and files are in memory
 (`FileStream`), however many rows and partitions a task has. Nothing is published here, so files of a failed task are
 orphans that no reader sees. A delete file of an upsert has the identifier fields only, and the partition of the rows
-that it may delete, so the spec may use identifier fields only. A batch with a duplicate key is refused, because there
-is no order by which one of the rows is newer.
+that it may delete, so the spec may use identifier fields only. A batch with a duplicate key is refused, because neither
+of the two rows is newer.
 """
 
 from __future__ import annotations
