@@ -25,6 +25,7 @@ from rootline.cli.service_process import PROCESS_METRICS, describe_process
 from rootline.coordinator.runtime.observing import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.error_codes import CATEGORIES, CODES, Explanation, explained
+from rootline.spark.stream_metrics import BATCH, StreamMetrics
 from rootline.workers.metrics import WorkerMetrics
 from rootline.workers.settings import WorkerSettings
 
@@ -66,7 +67,11 @@ are there only where a Redis is named.
 Those of exports and of the catalog (`rootline_export_…`, `rootline_catalog_…`) are also all that
 `rootline catalog serve` shows, beside what follows.
 
-Every process that serves `/metrics` also shows `rootline_build_info` and, on Linux, what the kernel says of it:
+`rootline_spark_…` are all that a Spark driver shows, where `rootline.spark.serve_metrics` was called
+([spark.md](spark.md#watching-a-stream)). `query` is the name of a streaming query, its id if it has no name, or
+`{BATCH}` for writes outside streams.
+
+Every service that serves `/metrics` also shows `rootline_build_info` and, on Linux, what the kernel says of it:
 {", ".join(f"`{name}`" for name in PROCESS_METRICS)}.
 A program that hosts an embedded lake has a registry of its own, without these.
 
@@ -153,6 +158,7 @@ def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     """(name as it is scraped, type, labels, text) of every metric."""
     registry = CatalogMetrics(CoordinatorMetrics().registry).registry
     WorkerMetrics(registry, ())
+    StreamMetrics(registry)
     RedisMetrics().show_in(registry)
     registry.register(SKIPPED)
     describe_process(registry)

@@ -20,7 +20,7 @@ def test_the_case_of_names_does_not_matter_and_defaults_stand_behind() -> None:
     assert (options.table, options.warehouse, options.log) == ("demo.flights", "/lake", None)
     assert options.point == PointInTime(version=3)
     assert options.columns == ("carrier", "delay")
-    assert (options.verdict_timeout_ms, options.target_file_size_bytes) == (60_000, 256 * 1024 * 1024)
+    assert (options.verdict_timeout_ms, options.target_file_size_bytes) == (60_000, 128 * 1024 * 1024)
     assert (options.on_rejected, options.isolation) == (OnRejected.FAIL, Isolation.SERIALIZABLE)
 
 

@@ -63,6 +63,7 @@ def test_the_jobs_of_the_page_about_spark_run_as_they_are_written(
         "/data/": f"{tmp_path}/",
         '"./lake"': f'"{folder}"',
         '"./checkpoint"': f'"{tmp_path}/checkpoint"',
+        "port=9464": "port=0",
     }
 
     def ends_with(words: str) -> Block:
@@ -129,6 +130,8 @@ def test_the_jobs_of_the_page_about_spark_run_as_they_are_written(
         before = table.scan().count()
         run("/data/checkpoints/appending", shell)
         assert table.scan().count() == before + 1
+        run("metrics.stop()", shell)
+        assert table.scan().count() == before + 2
         planes = FolderCatalog(tmp_path / "ice").make(
             "planes", Schema(NestedField(1, "id", LongType())), format_version=2
         )

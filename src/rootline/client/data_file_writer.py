@@ -1,6 +1,7 @@
 """Writing Arrow rows as Parquet data files of a table, with exact statistics.
 
-Owns: checking rows against the schema, writing Parquet, choosing the columns with a dictionary, describing each file.
+Owns: checking rows against the schema, writing Parquet, choosing the columns with a dictionary, describing each file,
+the rows and files of a stream that are in memory.
 Does not own: splitting and sorting (`partition_split`), statistics (`column_statistics`), the store. It returns bytes.
 Invariants: a file has one partition. Every field carries its id. Statistics describe exactly the rows of the file. The
 same rows and ids produce the same files. A column is written without a dictionary only if nearly all sampled values
@@ -9,10 +10,12 @@ differ, because Parquet's writer would build a dictionary and then drop it.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -31,7 +34,7 @@ from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
-from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_definition import SortOrder, TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of, may_cast, storage_of
 from rootline.storage.rows.metadata_columns import LAST_UPDATED, LINEAGE, ROW_ID, may_state_lineage, metadata_field
 from rootline.storage.rows.row_projection import RowProjection, find_by_name, write_default
@@ -89,6 +92,11 @@ def _paths(name: str, kind: pa.DataType) -> Iterator[str]:
 
 TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+_COLUMN_BYTES_MIN: Final = 16 * 1024
+"""The bytes of a column's rows in a small row group of a stream. A file of fewer rows gets no other row group."""
+_WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+_WAITING_SORTED_BYTES_MAX: Final = 96 * 1024 * 1024
+"""The bytes of rows that wait in a stream, of all partitions together. A sorted table has no open files beside them."""
 _ROW_GROUP_ROWS_MIN: Final = 256
 _ROW_GROUP_ROWS_MAX: Final = 1_048_576
 
@@ -125,11 +133,7 @@ def write_files(
     Raises:
         Invalid: `rows-invalid`, naming the column that does not fit; `definition-invalid`.
     """
-    rows = checked_rows(table, definition)
-    try:
-        return _files_of(rows, definition, fresh_ids, target_file_size_bytes)
-    except UnicodeDecodeError as error:
-        raise _not_utf8(rows, error) from error
+    return _files_of(checked_rows(table, definition), definition, fresh_ids, target_file_size_bytes)
 
 
 def write_rewritten_files(
@@ -144,6 +148,14 @@ def write_rewritten_files(
     `_last_updated_sequence_number`), and are written too.
 
     `ordered`: keep the rows' order. `None`: they are sorted in the table's sort order.
+
+    Raises the errors of `rewritten_rows`.
+    """
+    return _files_of(rewritten_rows(rows, definition), definition, fresh_ids, target_file_size_bytes, ordered)
+
+
+def rewritten_rows(rows: pa.Table, definition: TableDefinition) -> pa.Table:
+    """Rows that the table already has, in the current schema, with their lineage in the last two columns.
 
     Raises:
         Invalid: `rows-invalid`, the table has a user column with a name of the lineage.
@@ -160,7 +172,7 @@ def write_rewritten_files(
         field = metadata_field(name, definition)
         assert field is not None, "one of the metadata columns"
         checked = checked.append_column(arrow_field_of(field), rows.column(name))
-    return _files_of(checked, definition, fresh_ids, target_file_size_bytes, ordered)
+    return checked
 
 
 def write_changed_files(
@@ -174,14 +186,21 @@ def write_changed_files(
 
     Raises the errors of `write_files`.
     """
+    return _files_of(changed_rows(rows, definition), definition, fresh_ids, target_file_size_bytes)
+
+
+def changed_rows(rows: pa.Table | Sequence[pa.RecordBatch], definition: TableDefinition) -> pa.Table:
+    """New and updated rows in the current schema. They have their lineage only if one of them has a `_row_id`.
+
+    Raises the errors of `checked_rows`.
+    """
     given = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(rows)
     if ROW_ID not in given.column_names or not may_state_lineage(definition):
-        return write_files(given, definition, fresh_ids, target_file_size_bytes=target_file_size_bytes)
+        return checked_rows(given, definition)
     if given.column(ROW_ID).null_count == len(given):
-        own = given.drop_columns([ROW_ID])
-        return write_files(own, definition, fresh_ids, target_file_size_bytes=target_file_size_bytes)
+        return checked_rows(given.drop_columns([ROW_ID]), definition)
     given = given.append_column(LAST_UPDATED, pa.nulls(len(given), pa.int64()))
-    return write_rewritten_files(given, definition, fresh_ids, target_file_size_bytes=target_file_size_bytes)
+    return rewritten_rows(given, definition)
 
 
 def _files_of(
@@ -196,18 +215,23 @@ def _files_of(
     describe = FileDescriber(definition, paths)
     ids = iter(fresh_ids)
     written: list[WrittenFile] = []
-    for part in split_by_partition(rows, definition, spec, paths):
-        ordered, sort_order_id = (
-            (part.rows, given.sort_order_id) if given is not None else _in_order(part, definition, paths)
-        )
-        folder = partition_folder(definition, part.values)
-        for file in _parquet_files(ordered, target_bytes):
-            location = f"data/{folder}{next(ids)}.parquet"
-            data_file = describe.data_file(
-                location, file.rows, len(file.body), part.values, sort_order_id, file.split_offsets
+    with _text_checked(rows):
+        for part in split_by_partition(rows, definition, spec, paths):
+            ordered, sort_order_id = (
+                (part.rows, given.sort_order_id) if given is not None else _in_order(part, definition, paths)
             )
-            written.append(WrittenFile(data_file, file.body))
+            for file in _parquet_files(ordered, describe, part.values, target_bytes):
+                written.append(file.closed(next(ids), sort_order_id))
     return written
+
+
+@contextlib.contextmanager
+def _text_checked(rows: pa.Table) -> Iterator[None]:
+    """Raise an error of the block about bytes that are not UTF-8 as `Invalid` (`rows-invalid`), naming the column."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise _not_utf8(rows, error) from error
 
 
 def _not_utf8(rows: pa.Table, error: UnicodeDecodeError) -> Invalid:
@@ -271,45 +295,189 @@ def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> 
 def _in_order(
     part: PartitionPart, definition: TableDefinition, paths: dict[int, ColumnPath]
 ) -> tuple[pa.Table, int | None]:
-    for order in definition.sort_orders:
-        if order.order_id == definition.default_sort_order_id and order.fields:
-            ordered = sorted_rows(part.rows, order, paths)
-            if ordered is not None:
-                return ordered, order.order_id
-    return part.rows, None
+    order = _order_of(definition)
+    ordered = None if order is None else sorted_rows(part.rows, order, paths)
+    return (part.rows, None) if order is None or ordered is None else (ordered, order.order_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _ParquetFile:
-    rows: pa.Table
-    body: bytes
-    split_offsets: tuple[int, ...]
+def _order_of(definition: TableDefinition) -> SortOrder | None:
+    """The sort order of new files, or `None` if the table has no order."""
+    default = definition.default_sort_order_id
+    return next((order for order in definition.sort_orders if order.order_id == default and order.fields), None)
 
 
-def _parquet_files(rows: pa.Table, target_bytes: int) -> Iterator[_ParquetFile]:
+class _OpenFile:
+    """A data file that is written row group by row group."""
+
+    def __init__(
+        self, schema: pa.Schema, dictionaries: list[str], describe: FileDescriber, values: dict[int, Bound | None]
+    ) -> None:
+        self._describe, self._values = describe, values
+        self._tallies: dict[int, ColumnTally] = {}
+        self._row_count = 0
+        self._sink = io.BytesIO()  # hands its bytes over without a copy
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="zstd",
+            use_dictionary=dictionaries,
+            write_page_checksum=True,
+            store_schema=False,
+        )
+
+    @property
+    def size(self) -> int:
+        """The number of bytes until now."""
+        return self._sink.tell()
+
+    def add(self, group: pa.Table) -> None:
+        """Write a row group."""
+        self._writer.write_table(group, row_group_size=group.num_rows)
+        for tracked_id, tally in self._describe.tallies(group, self._values).items():
+            known = self._tallies.get(tracked_id)
+            self._tallies[tracked_id] = tally if known is None else known + tally
+        self._row_count += group.num_rows
+
+    def closed(self, file_id: uuid.UUID, sort_order_id: int | None) -> WrittenFile:
+        """The complete file."""
+        self._writer.close()
+        body = self._sink.getvalue()
+        location = f"data/{partition_folder(self._describe.definition, self._values)}{file_id}.parquet"
+        statistics = self._describe.statistics(self._tallies, self._row_count, self._values)
+        offsets = split_offsets_of(pq.read_metadata(pa.BufferReader(body)))
+        described = self._describe.described(location, self._row_count, len(body), statistics, sort_order_id, offsets)
+        return WrittenFile(described, body)
+
+
+def _parquet_files(
+    rows: pa.Table, describe: FileDescriber, values: dict[int, Bound | None], target_bytes: int
+) -> Iterator[_OpenFile]:
     group_bytes = min(_ROW_GROUP_BYTES, max(target_bytes, 1))
     per_row = max(1, rows.nbytes // rows.num_rows)
     group_rows = min(_ROW_GROUP_ROWS_MAX, max(_ROW_GROUP_ROWS_MIN, group_bytes // per_row))
-    use_dictionary = dictionary_columns(rows)
-    start = end = 0
-    while end < rows.num_rows:
-        sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(
-            sink,
-            rows.schema,
-            compression="zstd",
-            use_dictionary=use_dictionary,
-            write_page_checksum=True,
-            store_schema=False,
-        ) as writer:
-            while end < rows.num_rows and (end == start or sink.tell() < target_bytes):
-                group = rows.slice(end, group_rows)
-                writer.write_table(group, row_group_size=group_rows)
-                end += group.num_rows
-        body = sink.getvalue()
-        offsets = split_offsets_of(pq.read_metadata(pa.BufferReader(body)))
-        yield _ParquetFile(rows.slice(start, end - start), body.to_pybytes(), offsets)
-        start = end
+    dictionaries = dictionary_columns(rows)
+    file: _OpenFile | None = None
+    for start in range(0, rows.num_rows, group_rows):
+        file = file or _OpenFile(rows.schema, dictionaries, describe, values)
+        file.add(rows.slice(start, group_rows))
+        if file.size >= target_bytes:
+            yield file
+            file = None
+    if file is not None:
+        yield file
+
+
+@dataclass
+class _OpenPart:
+    """The rows of one partition that are not in a file yet, and the open file that has earlier ones."""
+
+    values: dict[int, Bound | None]
+    rows: list[pa.Table] = field(default_factory=list)
+    size: int = 0
+    file: _OpenFile | None = None
+
+    @property
+    def file_size(self) -> int:
+        return 0 if self.file is None else self.file.size
+
+
+class FileStream:
+    """Files of rows that arrive in pieces, with a limit on the memory of rows and files together.
+
+    Rows wait until their partition has enough for a row group. If rows of all partitions exceed their limit, the
+    partition with the most writes its rows. If open files exceed `target_bytes` together, the largest is closed. A
+    file in the table's sort order, or with only a few rows, is closed at once.
+    """
+
+    def __init__(self, definition: TableDefinition, fresh_ids: Iterable[uuid.UUID], target_bytes: int) -> None:
+        self._definition = definition
+        self._paths = column_paths(definition.schema)
+        self._spec = definition.spec_by_id(definition.default_spec_id)
+        self._describe = FileDescriber(definition, self._paths)
+        self._is_sorted = _order_of(definition) is not None
+        self._ids = iter(fresh_ids)
+        self._target_bytes = target_bytes
+        self._group_bytes = min(_ROW_GROUP_BYTES, target_bytes)
+        waiting_max = _WAITING_SORTED_BYTES_MAX if self._is_sorted else _WAITING_BYTES_MAX
+        self._rows_max = min(waiting_max, 2 * target_bytes)
+        self._parts: dict[tuple[str, ...], _OpenPart] = {}
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes of all rows and open files."""
+        return sum(part.size + part.file_size for part in self._parts.values())
+
+    def add(self, rows: pa.Table) -> list[WrittenFile]:
+        """Take a piece of checked rows, and return the files that are complete.
+
+        Raises:
+            Invalid: `rows-invalid`, naming the column; `definition-invalid`.
+        """
+        rows = rows.combine_chunks() if self._spec.expr_ids else rows  # otherwise each partition would combine them
+        with _text_checked(rows):
+            for part in split_by_partition(rows, self._definition, self._spec, self._paths):
+                key = (*map(repr, part.values.values()), *rows.column_names[len(self._definition.schema.fields) :])
+                waiting = self._parts.setdefault(key, _OpenPart(part.values))
+                waiting.rows.append(part.rows)
+                waiting.size += part.rows.nbytes
+        done = [file for key in self._full() for file in self._written(key)]
+        while sum(part.size for part in self._parts.values()) > self._rows_max:
+            done += self._written(max(self._parts, key=lambda key: self._parts[key].size))
+        while sum(part.file_size for part in self._parts.values()) > self._target_bytes:
+            done.append(self._closed(max(self._parts, key=lambda key: self._parts[key].file_size)))
+        return done
+
+    def finish(self) -> list[WrittenFile]:
+        """The files of all rows that are not in a complete file yet."""
+        done: list[WrittenFile] = []
+        for key, part in list(self._parts.items()):
+            done += self._written(key)
+            if part.file is not None:
+                done.append(self._closed(key))
+        self._parts.clear()
+        return done
+
+    def _full(self) -> list[tuple[str, ...]]:
+        """The partitions with rows for a row group. A file in sort order takes all rows that fit in memory."""
+        return [] if self._is_sorted else [key for key, part in self._parts.items() if part.size >= self._group_bytes]
+
+    def _written(self, key: tuple[str, ...]) -> list[WrittenFile]:
+        """Write the waiting rows of a partition, and return the files that are complete."""
+        part = self._parts[key]
+        done: list[WrittenFile] = []
+        if not part.rows:
+            return done
+        rows, size = pa.concat_tables(part.rows), part.size
+        part.rows, part.size = [], 0
+        sort_order_id = None
+        with _text_checked(rows):
+            if self._is_sorted:
+                rows, sort_order_id = _in_order(PartitionPart(rows, part.values), self._definition, self._paths)
+            for group in _even_groups(rows, self._group_bytes):
+                part.file = part.file or _OpenFile(rows.schema, dictionary_columns(group), self._describe, part.values)
+                part.file.add(group)
+                if part.file.size >= self._target_bytes:
+                    done.append(self._closed(key, sort_order_id))
+        is_small = size < min(_COLUMN_BYTES_MIN * len(rows.column_names), self._group_bytes // 16)
+        if part.file is not None and (self._is_sorted or is_small):
+            done.append(self._closed(key, sort_order_id))
+        if part.file is None:
+            del self._parts[key]
+        return done
+
+    def _closed(self, key: tuple[str, ...], sort_order_id: int | None = None) -> WrittenFile:
+        part = self._parts[key]
+        assert part.file is not None, "only open files are closed"
+        file, part.file = part.file.closed(next(self._ids), sort_order_id), None
+        return file
+
+
+def _even_groups(rows: pa.Table, group_bytes: int) -> Iterator[pa.Table]:
+    """Yield the rows in groups of about the same number of rows, and of about `group_bytes`."""
+    count = max(1, round(rows.nbytes / group_bytes), -(-rows.num_rows // _ROW_GROUP_ROWS_MAX))
+    group_rows = max(_ROW_GROUP_ROWS_MIN, -(-rows.num_rows // count))
+    for start in range(0, rows.num_rows, group_rows):
+        yield rows.slice(start, group_rows)
 
 
 def split_offsets_of(metadata: pq.FileMetaData) -> tuple[int, ...]:
@@ -328,7 +496,7 @@ class FileDescriber:
     """Descriptions of files of one table, with statistics encoded as in its entries."""
 
     def __init__(self, definition: TableDefinition, paths: dict[int, ColumnPath]) -> None:
-        self._definition = definition
+        self.definition = definition
         self._paths = paths
         self._derived = derived_columns(definition, paths)
         self._codec = EntryCodec.of_definition(definition).statistics
@@ -354,19 +522,6 @@ class FileDescriber:
             found[member] = partition_statistics(value, found.get(member), row_count)
         return found
 
-    def data_file(
-        self,
-        location: str,
-        rows: pa.Table,
-        size_in_bytes: int,
-        values: dict[int, Bound | None],
-        sort_order_id: int | None,
-        split_offsets: Sequence[int],
-    ) -> DataFile:
-        """The description of a file with `rows`, all of one partition of the default spec."""
-        statistics = self.statistics(self.tallies(rows, values), rows.num_rows, values)
-        return self.described(location, rows.num_rows, size_in_bytes, statistics, sort_order_id, split_offsets)
-
     def described(
         self,
         location: str,
@@ -379,7 +534,7 @@ class FileDescriber:
         """The description of a file under the definition's default spec."""
         return DataFile(
             location=location,
-            partition_spec_id=self._definition.default_spec_id,
+            partition_spec_id=self.definition.default_spec_id,
             record_count=row_count,
             file_size_in_bytes=size_in_bytes,
             content_stats=self._codec.encode(statistics),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rootline.spark.parquet_append import append, batch_appender
     from rootline.spark.row_change_job import RowsChanged
     from rootline.spark.statements import delete_where, update_where
+    from rootline.spark.stream_metrics import serve_metrics
     from rootline.spark.table_frame import table
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "merge",
     "merge_into",
     "register",
+    "serve_metrics",
     "table",
     "update_where",
 ]
@@ -51,6 +53,7 @@ _PLACES = {
     "merge": "merge_statement",
     "merge_into": "merge_statement",
     "register": "data_source",
+    "serve_metrics": "stream_metrics",
     "table": "table_frame",
     "update_where": "statements",
 }

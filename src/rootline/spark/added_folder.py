@@ -31,7 +31,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import committing_lake, guest_lake
 from rootline.spark.daemon import use_this_python
-from rootline.spark.data_source import session_defaults
+from rootline.spark.data_source import described_jobs, session_defaults
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.rewrite_jobs import on_cluster
 from rootline.storage.metadata.page_reader import read_pages
@@ -120,7 +120,7 @@ def add_folder(
     wait_s, _, kept = checks.write_options(timeout_s, 1, summary)
     inside = _checked(checks.text(folder, "folder"))
     use_this_python(spark)
-    with committing_lake(options) as lake:
+    with committing_lake(options) as lake, described_jobs(spark, f"rootline: add {inside} to {options.table}"):
         table = lake.table(options.table)
         definition = table.definition()
         listed = lake.holder.run(partial(files_of_folder, table=options.table, folder=inside))

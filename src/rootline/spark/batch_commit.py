@@ -1,7 +1,8 @@
 """The driver's side of a write: publishes one intent for all files of a batch, and waits for its verdict.
 
-Owns: the way from the tasks' messages to a commit, for appends and overwrites, batch and stream, and the plan of a
-write with `mergeSchema`. Does not own: writing files (`file_sink`), publishing and waiting (`rootline.client`).
+Owns: the way from the tasks' messages to a commit, for appends and overwrites, batch and stream, the plan of a write
+with `mergeSchema`, the report of a verdict to the driver. Does not own: writing files (`file_sink`), publishing and
+waiting (`rootline.client`), metrics (`stream_metrics`).
 Invariants: a batch is one intent, with its new columns. A replayed batch (same writer, same sequence) commits once. A
 rejected batch fails the query, unless the option sends it to the dead letters. Nothing is ever undone, because a
 published intent may have been committed already. Files are published only under a definition in which their columns'
@@ -14,10 +15,13 @@ same order, no change remains. If other columns have those ids, Spark must write
 
 from __future__ import annotations
 
+import contextlib
+import json
+import socket
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -110,6 +114,7 @@ def _plan(table: TableName, columns: pa.Schema, definition: TableDefinition, dig
 QUERY_WRITER_PREFIX = "spark/"
 """Prefix of the writer id of a streaming query without `writerId`. The query's id follows, one for each checkpoint."""
 _log = structlog.get_logger("rootline.spark")
+_REPORT_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ class WrittenBatch:
     """All files of a batch, the table and schema for which they were written, and the batch's name if it has one.
 
     `oldest_ms`: the time of the first upload, in the store's milliseconds, or `None` if unknown. `session_mode`: the
-    session's setting for the rows that an overwrite replaces.
+    session's setting for the rows that an overwrite replaces. `query_id`: of the streaming query, if there is one.
     """
 
     files: tuple[DataFile, ...]
@@ -128,6 +133,12 @@ class WrittenBatch:
     oldest_ms: int | None = None
     session_mode: PartitionMode = PartitionMode.STATIC
     deletes: tuple[EqualityDeleteFile, ...] = ()
+    query_id: str | None = None
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows in all files."""
+        return sum(file.record_count for file in self.files)
 
     @staticmethod
     def of(written: Sequence[FilesWritten], writer_id: str | None, sequence: int | None) -> WrittenBatch:
@@ -147,7 +158,9 @@ class WrittenBatch:
         is_dynamic = any(message.session_mode is PartitionMode.DYNAMIC for message in written)
         mode = PartitionMode.DYNAMIC if is_dynamic else PartitionMode.STATIC
         deletes = tuple(delete for message in written for delete in message.deletes)
-        return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence, oldest_ms, mode, deletes)
+        query_id = next((message.query_id for message in written if message.query_id), None)
+        named = (writer_id, sequence, oldest_ms, mode, deletes, query_id)
+        return WrittenBatch(files, written[0].table_uuid, schema_id, *named)
 
 
 def commit_append(
@@ -203,7 +216,7 @@ def _check_same_rows(lake: Lake, verdict: Verdict, batch: WrittenBatch, options:
     version = verdict.version
     if version is None or batch.writer_id is None or batch.writer_id.startswith(QUERY_WRITER_PREFIX):
         return
-    rows = sum(file.record_count for file in batch.files)
+    rows = batch.row_count
 
     async def brought(session: Session) -> tuple[int, bool]:
         """The number of rows that the version added, and whether one intent alone added them."""
@@ -254,8 +267,47 @@ def _decided_in_the_end(
     def publish(intent: Intent) -> Verdict:
         return decided(lake, intent, batch, patience.verdict_wait_s)
 
+    began_s = time.monotonic()
     verdict = drive(planned, publish, patience.delay_of)
-    return None if verdict is None else _settled(verdict, options)
+    if verdict is None:
+        return None
+    if options.reports_to is not None:
+        CommitReport.about(verdict, batch, time.monotonic() - began_s).send(options.reports_to)
+    return _settled(verdict, options)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """The verdict on a batch, for the metrics of the driver. `seconds`: the wait for it, with all retries."""
+
+    query: str | None
+    table: str
+    verdict: str
+    code: str | None
+    version: int | None
+    rows: int
+    seconds: float
+
+    @staticmethod
+    def about(verdict: Verdict, batch: WrittenBatch, seconds: float) -> CommitReport:
+        """The report of a verdict."""
+        return CommitReport(
+            batch.query_id, verdict.table, verdict.kind, verdict.code, verdict.version, batch.row_count, seconds
+        )
+
+    @staticmethod
+    def of(data: bytes) -> CommitReport | None:
+        """A report that was sent, or `None` if these bytes are something else."""
+        try:
+            return CommitReport(**json.loads(data))
+        except (TypeError, ValueError):
+            return None
+
+    def send(self, address: str) -> None:
+        """Send the report to the driver's socket, if there still is one."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(_REPORT_WAIT_S)
+            sender.sendto(json.dumps(asdict(self)).encode(), address)
 
 
 def carried_files(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:

@@ -155,8 +155,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._run(self._newest).version
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The newest version, for the query's progress."""
-        return self._run(self._newest).as_dict()
+        """The newest version, with the table's name, for the query's progress and `stream_metrics`."""
+        return {**self._run(self._newest).as_dict(), "name": str(self.options.table)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The changes after `start` and up to `end`, in partitions of about 128 MiB."""

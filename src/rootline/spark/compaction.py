@@ -41,7 +41,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import IntentKind
 from rootline.spark.connection import committing_lake
 from rootline.spark.daemon import use_this_python
-from rootline.spark.data_source import session_defaults
+from rootline.spark.data_source import described_jobs, session_defaults
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.rewrite_jobs import Curve, FilesOfGroup, GroupWork, RowOrder, ordered, packed
 from rootline.storage.replanning import is_fixed_by_replan
@@ -196,6 +196,13 @@ class GroupRuns:
                     ended, running = wait(running, return_when=FIRST_COMPLETED)
                     for outcome in [future.result() for future in ended]:
                         done = done._with(outcome)
+                        _log.info(
+                            "group of files compacted on Spark",
+                            action="spark-group-compacted",
+                            table=self.options.table,
+                            committed=len(done.commits),
+                            groups=done.groups,
+                        )
                         running |= {pool.submit(self._settled, group) for group in outcome.again}
             finally:
                 for future in running:
@@ -389,7 +396,7 @@ def compact(
     if asked.sort_by is not None and chosen is Strategy.BIN_PACK:
         raise Invalid("setting-invalid", "sort_by is for the strategies 'sort' and 'z-order': name one of them")
     use_this_python(spark)
-    with committing_lake(options) as lake:
+    with committing_lake(options) as lake, described_jobs(spark, f"rootline: compact {options.table}"):
         runs = GroupRuns(lake, options, asked, partial(_written, spark))
         groups = runs.groups()[:most]
         threads = max(1, min(at_once or _side_by_side(spark, chosen), len(groups)))

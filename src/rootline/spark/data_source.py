@@ -10,6 +10,7 @@ once. `abort` deletes nothing, because Spark calls it even when `commit` has alr
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -180,11 +181,15 @@ def _check_keys(options: SourceOptions, messages: Messages) -> None:
     check_keys(options.table, [message.keys for message in _written(messages) if message.keys is not None])
 
 
+REPORTS_SETTING: Final = "spark.rootline.reportsTo"
+"""The address to which commits of the session report. `rootline.spark.serve_metrics` sets it."""
 _SESSION_SETTINGS: Final = {
     "warehouse": "spark.rootline.warehouse",
     "log": "spark.rootline.log",
     "caseSensitive": "spark.sql.caseSensitive",
+    "reportsTo": REPORTS_SETTING,
 }
+_JOB_DESCRIPTION: Final = "spark.job.description"
 _registered: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 
@@ -363,3 +368,21 @@ def _make_active(spark: SparkSession) -> None:
     java = getattr(spark, "_jvm", None)
     if java is not None:
         java.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def local_property(spark: SparkSession, name: str) -> str | None:
+    """A property of this thread's jobs. `None`: it is not set, or the session is one of Spark Connect."""
+    return None if getattr(spark, "_jvm", None) is None else spark.sparkContext.getLocalProperty(name)
+
+
+@contextlib.contextmanager
+def described_jobs(spark: SparkSession, text: str) -> Iterator[None]:
+    """Describe this thread's jobs in Spark's UI, unless the user or a streaming query has described them."""
+    if getattr(spark, "_jvm", None) is None or local_property(spark, _JOB_DESCRIPTION):
+        yield
+        return
+    spark.sparkContext.setJobDescription(text)
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty(_JOB_DESCRIPTION, None)  # type: ignore[arg-type]  # removes it

@@ -1,13 +1,14 @@
 """The executor's side of a write: takes Arrow batches, writes data files with statistics to the store, returns
 messages.
 
-Owns: buffering to about the target file size, writing through the store, the message that reports the files to the
-driver, the delete files of the option `upsert`. Does not own: writing one file (`data_file_writer`), publishing
-(`batch_commit`).
-Invariants: one Parquet file for each partition value and target size, not for each Arrow batch. Nothing is published
-here, so files of a failed task are orphans that no reader sees. A delete file of an upsert has the identifier fields
-only, and the partition of the rows that it may delete, so the spec may use identifier fields only. A batch with a
-duplicate key is refused, because there is no order by which one of the rows is newer.
+Owns: grouping batches into pieces, writing through the store, the message that reports the files to the driver, the
+delete files of the option `upsert`. Does not own: files and the rows that wait for them (`data_file_writer`),
+publishing (`batch_commit`).
+Invariants: row groups are made from many Arrow batches, not from each. Only a few bytes of rows and files are in memory
+(`FileStream`), however many rows and partitions a task has. Nothing is published here, so files of a failed task are
+orphans that no reader sees. A delete file of an upsert has the identifier fields only, and the partition of the rows
+that it may delete, so the spec may use identifier fields only. A batch with a duplicate key is refused, because neither
+of the two rows is newer.
 """
 
 from __future__ import annotations
@@ -19,12 +20,11 @@ from functools import partial
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from rootline.client.data_file_writer import WrittenFile, checked_rows, write_files
+from rootline.client.data_file_writer import FileStream, WrittenFile, checked_rows, write_files
 from rootline.client.new_files import upload_all
 from rootline.client.session import Session, oldest_date
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
@@ -68,13 +68,11 @@ def check_upsert(table: TableName, definition: TableDefinition) -> None:
         )
 
 
-def delete_files(
-    rows: Sequence[pa.RecordBatch], definition: TableDefinition, ids: Iterable[uuid.UUID]
-) -> tuple[list[WrittenFile], list[EqualityDeleteFile], pa.Table]:
-    """The files that delete older rows with the keys in `rows`, their entries in the intent, and the keys.
+def key_rows(rows: Sequence[pa.RecordBatch], definition: TableDefinition) -> pa.Table:
+    """A copy of the identifier fields of `rows`. The memory of the other columns is not kept.
 
     Raises:
-        Invalid: `rows-invalid`, a key is null or of another type.
+        Invalid: `rows-invalid`, a key is missing, null or of another type.
     """
     keys = _of_keys(definition)
     names = [field.name for field in keys.schema.fields]
@@ -82,9 +80,17 @@ def delete_files(
     missing = [name for name in names if name not in table.column_names]
     if missing:
         raise Invalid("rows-invalid", f"rows: the identifier field {missing[0]} is missing: add the column to the rows")
-    own = table.select(names)
-    codec = EntryCodec.of_definition(keys).statistics
-    written = write_files(own, keys, ids)
+    own = checked_rows(table.select(names), keys)
+    return own.take(pa.array(range(len(own))))
+
+
+def delete_files(
+    keys: pa.Table, definition: TableDefinition, ids: Iterable[uuid.UUID]
+) -> tuple[list[WrittenFile], list[EqualityDeleteFile]]:
+    """The files that delete older rows with these keys, and their entries in the intent."""
+    own = _of_keys(definition)
+    codec = EntryCodec.of_definition(own).statistics
+    written = write_files(keys, own, ids)
     files = []
     for file in written:
         held = file.data_file
@@ -97,10 +103,10 @@ def delete_files(
                 file_size_in_bytes=held.file_size_in_bytes,
                 statistics=to_generic(statistics, definition.tracked_by_id),
                 split_offsets=held.split_offsets,
-                equality_ids=tuple(sorted(field.field_id for field in keys.schema.fields)),
+                equality_ids=tuple(sorted(field.field_id for field in own.schema.fields)),
             )
         )
-    return written, files, checked_rows(own, keys)
+    return written, files
 
 
 def check_keys(table: TableName, keys: Sequence[pa.Table]) -> None:
@@ -141,8 +147,7 @@ QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 PARTITION_MODE_PROPERTY: Final = "spark.sql.sources.partitionOverwriteMode"
 """Spark passes the session's settings to its tasks only. The driver's Python worker does not have them."""
 
-_HELD_TARGETS_MAX: Final = 2
-_SAMPLE_BYTES: Final = 8 * 1024 * 1024
+_PIECE_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass
@@ -168,9 +173,9 @@ def write_task(
     batches: Iterable[pa.RecordBatch],
     definition: TableDefinition,
     options: SourceOptions,
-    write: Callable[..., list[WrittenFile]] = write_files,
+    rows_of: Callable[[list[pa.RecordBatch], TableDefinition], pa.Table] = checked_rows,
 ) -> FilesWritten:
-    """Write the rows of one task. `write` makes files of rows, as `write_files` does.
+    """Write the rows of one task. `rows_of` returns rows in the table's schema, as `checked_rows` does.
 
     Raises:
         Invalid: rows do not fit the table.
@@ -180,23 +185,32 @@ def write_task(
     dates: list[int | None] = []
     deletes: list[EqualityDeleteFile] = []
     keys: list[pa.Table] = []
-    fitting = (batch_from_spark(batch, definition.schema) for batch in batches if batch.num_rows)
-    for part in parts_of(fitting, options.target_file_size_bytes):
-        if options.replace_where is not None:
-            check_replaced(part, definition, options.replace_where)
-        written = write(part, definition, _fresh_ids(), target_file_size_bytes=options.target_file_size_bytes)
-        of_keys: list[WrittenFile] = []
-        if options.upsert:
-            of_keys, of_part, part_keys = delete_files(part, definition, _fresh_ids())
-            deletes.extend(of_part)
-            keys.append(part_keys)
-        bodies = [(item.data_file.location, item.body) for item in (*written, *of_keys)]
-        uploaded_ms = guest_lake(options).holder.run(partial(_uploaded, table=options.table, files=bodies))
-        dates.append(uploaded_ms)
+    target = options.target_file_size_bytes
+    stream = FileStream(definition, _fresh_ids(), target)
+
+    def upload(written: Sequence[WrittenFile]) -> None:
+        if written:
+            bodies = [(item.data_file.location, item.body) for item in written]
+            dates.append(guest_lake(options).holder.run(partial(_uploaded, table=options.table, files=bodies)))
+
+    def store(written: Sequence[WrittenFile]) -> None:
+        upload(written)
         files.extend(item.data_file for item in written)
-        del part, written, of_keys, bodies  # free the memory before the rows of the next files are collected
-    said = (_said(QUERY_ID_PROPERTY), oldest_date(dates), _session_mode(), tuple(deletes))
+
+    fitting = (batch_from_spark(batch, definition.schema) for batch in batches if batch.num_rows)
+    for piece in pieces_of(fitting, min(_PIECE_BYTES, target)):
+        if options.replace_where is not None:
+            check_replaced(piece, definition, options.replace_where)
+        if options.upsert:
+            keys.append(key_rows(piece, definition))
+        store(stream.add(rows_of(piece, definition)))
+        piece.clear()  # free the memory while the next batches are collected
+    store(stream.finish())
     all_keys = pa.concat_tables(keys) if keys else None
+    if all_keys is not None:
+        of_keys, deletes = delete_files(all_keys, definition, _fresh_ids())
+        upload(of_keys)
+    said = (_said(QUERY_ID_PROPERTY), oldest_date(dates), _session_mode(), tuple(deletes))
     return FilesWritten(tuple(files), definition.table_uuid, definition.current_schema_id, *said, all_keys)
 
 
@@ -216,39 +230,18 @@ async def _uploaded(session: Session, table: TableName, files: Sequence[tuple[st
     return session.uploads.oldest(table, [location for location, _ in files])
 
 
-def parts_of(batches: Iterable[pa.RecordBatch], target_bytes: int) -> Iterator[list[pa.RecordBatch]]:
-    """Batches in groups for files of about `target_bytes`, estimated by the compression of a sample of each group.
-
-    A group never takes more than twice that in memory, so files of highly compressible rows are smaller.
-    """
-    held: list[pa.RecordBatch] = []
-    size = 0
-    ratio: float | None = None
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size < target_bytes:
-            continue
-        ratio = _compressed(held) if ratio is None else ratio
-        if size * ratio >= target_bytes or size >= _HELD_TARGETS_MAX * target_bytes:
-            yield held
-            held, size, ratio = [], 0, None
-    if held:
-        yield held
-
-
-def _compressed(batches: Sequence[pa.RecordBatch]) -> float:
-    """The compression ratio of the first batches: bytes in a file for one byte in memory."""
-    sample: list[pa.RecordBatch] = []
+def pieces_of(batches: Iterable[pa.RecordBatch], least_bytes: int) -> Iterator[list[pa.RecordBatch]]:
+    """Batches in pieces of at least `least_bytes`, so that rows are split by partition a few times only."""
+    piece: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        sample.append(batch)
+        piece.append(batch)
         size += batch.nbytes
-        if size >= _SAMPLE_BYTES:
-            break
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_batches(sample), sink, compression="zstd")
-    return int(sink.tell()) / max(size, 1)
+        if size >= least_bytes:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def _fresh_ids() -> Iterator[uuid.UUID]:

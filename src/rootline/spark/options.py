@@ -22,9 +22,10 @@ from rootline.schemas.intent import Isolation
 
 WAREHOUSE_VARIABLE: Final = "ROOTLINE_WAREHOUSE"
 LOG_VARIABLE: Final = "ROOTLINE_LOG"
-DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
+DEFAULT_TARGET_BYTES: Final = 128 * 1024 * 1024
+"""A complete file is in memory until the store has it. With this default a task needs 512 MiB in all."""
 DEFAULT_TIMEOUT_MS: Final = 60_000
-_EVERYWHERE: Final = ("path", "warehouse", "log", "caseSensitive")
+_EVERYWHERE: Final = ("path", "warehouse", "log", "caseSensitive", "reportsTo")
 _READING: Final = (
     "columns",
     "where",
@@ -73,8 +74,8 @@ _INSTEAD_OF_CATALOG: Final = (
     "create a temporary view (CREATE TEMPORARY VIEW v USING rootline OPTIONS (path 'namespace.table')), which can be "
     "read and inserted into, or create the table through Iceberg's runtime and the REST catalog (docs/spark-sql.md)"
 )
-_INTERNAL: Final = ("filesOfPlan",)
-"""Options that `rootline.spark.table` passes to our reader."""
+_INTERNAL: Final = ("filesOfPlan", "reportsTo")
+"""Options that `rootline.spark.table` passes to our reader, and `serve_metrics` to our writers."""
 _KNOWN: Final = (*_EVERYWHERE, *_READING, *_STREAMING, *_WRITING)
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -161,6 +162,7 @@ class SourceOptions:
     max_rows_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     on_deleted_rows: OnDeletedRows = OnDeletedRows.FAIL
+    reports_to: str | None = None
 
     def checked_for(self, use: Use) -> SourceOptions:
         """The same options, if they fit.
@@ -261,6 +263,7 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         max_rows_per_trigger=_most(found, "maxRowsPerTrigger"),
         max_bytes_per_trigger=_most(found, "maxBytesPerTrigger"),
         on_deleted_rows=_chosen(found, "onDeletedRows", OnDeletedRows.FAIL),
+        reports_to=found.get("reportsTo"),
     )
 
 

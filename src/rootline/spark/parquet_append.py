@@ -62,7 +62,7 @@ from rootline.schemas.object_keys import key_of, spark_folder
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_commit import QUERY_WRITER_PREFIX, WrittenBatch, commit_append
 from rootline.spark.connection import guest_lake
-from rootline.spark.data_source import ensure_registered, session_defaults
+from rootline.spark.data_source import described_jobs, ensure_registered, local_property, session_defaults
 from rootline.spark.file_sink import QUERY_ID_PROPERTY
 from rootline.spark.options import SourceOptions, Use, parse_options
 from rootline.spark.parquet_files import is_plain, is_scalar, written_files
@@ -323,8 +323,10 @@ def append(
         by_case = str(options.case_sensitive).lower()
         also = {**texts, "warehouse": options.warehouse, "log": options.log, "caseSensitive": by_case}
         also = {option: text for option, text in also.items() if text and option != "path"}
-        return frame.write.format("rootline").options(**also).mode("append").save(name)
-    _append_files(rows, options, definition, place, path)
+        with described_jobs(spark, f"rootline: append to {options.table}"):
+            return frame.write.format("rootline").options(**also).mode("append").save(name)
+    with described_jobs(spark, f"rootline: append to {options.table}"):
+        _append_files(rows, options, definition, place, path)
     return None
 
 
@@ -383,6 +385,7 @@ def _append_files(rows: HandedRows, options: SourceOptions, definition: TableDef
         options.writer_id,
         options.writer_sequence,
         written.oldest_ms,
+        query_id=local_property(rows.frame.sparkSession, QUERY_ID_PROPERTY),
     )
     commit_append(batch, definition, options)
     _log.info(
@@ -421,7 +424,7 @@ def batch_appender(
     table = checks.text(name, "name")
 
     def append_batch(batch: DataFrame, number: int) -> None:
-        query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
+        query_id = local_property(batch.sparkSession, QUERY_ID_PROPERTY)
         if writer_id is None and not query_id:
             raise Invalid(
                 "setting-invalid", f"{table}: Spark provides no id of the query: give batch_appender a writer_id"

@@ -9,7 +9,6 @@ that two source rows change is counted, never changed twice.
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from rootline.client.data_file_writer import WrittenFile, write_changed_files, write_files, write_rewritten_files
+from rootline.client.data_file_writer import changed_rows, checked_rows, rewritten_rows
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
 from rootline.spark.file_sink import FilesWritten, write_task
@@ -95,7 +94,7 @@ def change_rows(
                     is_new = pc.not_equal(actions, pa.scalar(int(Action.DELETE), pa.int32()))
                     yield pa.RecordBatch.from_arrays(values, list(names[len(OF_CHANGE) :])).filter(is_new)
 
-        written = write_task(new_rows(), table, options, write_changed_files)
+        written = write_task(new_rows(), table, options, changed_rows)
         positions = {name: bitmap.serialize() for name, bitmap in gone.positions.items()}
         deleted, updated, inserted = gone.counts
         yield _message(TaskChanges(written, positions, (deleted, updated, inserted), gone.ambiguous))
@@ -110,7 +109,7 @@ def rewrite_without(definition: bytes, options: SourceOptions) -> Callable[[Batc
         table = TableDefinition.from_json(definition)
         orders = (order for batch in batches for order in batch.column(0).to_pylist())
         rows = (rows for order in orders for rows in _kept_rows(order, table, options))
-        yield _message(TaskChanges(write_task(rows, table, options, _moved_files), {}, (0, 0, 0)))
+        yield _message(TaskChanges(write_task(rows, table, options, _moved_rows), {}, (0, 0, 0)))
 
     return rewritten
 
@@ -142,12 +141,9 @@ def _kept_rows(order: bytes, definition: TableDefinition, options: SourceOptions
         yield batch.filter(pa.array(stays, pa.bool_())).drop_columns([POS])
 
 
-def _moved_files(
-    part: list[pa.RecordBatch],
-    definition: TableDefinition,
-    ids: Iterable[uuid.UUID],
-    *,
-    target_file_size_bytes: int,
-) -> list[WrittenFile]:
-    write = write_rewritten_files if may_state_lineage(definition) else write_files
-    return write(pa.Table.from_batches(part), definition, ids, target_file_size_bytes=target_file_size_bytes)
+def _moved_rows(piece: Sequence[pa.RecordBatch], definition: TableDefinition) -> pa.Table:
+    return (
+        rewritten_rows(pa.Table.from_batches(piece), definition)
+        if may_state_lineage(definition)
+        else checked_rows(piece, definition)
+    )

@@ -18,8 +18,8 @@ WIDTH = 24
 
 
 def test_there_is_one_for_each_of_what_is_watched() -> None:
-    assert set(BOARDS) == {"overview.json", "table.json", "workers.json", "catalog.json"}
-    assert len({board["uid"] for board in BOARDS.values()}) == len({board["title"] for board in BOARDS.values()}) == 4
+    assert set(BOARDS) == {"overview.json", "table.json", "workers.json", "catalog.json", "spark.json"}
+    assert len({board["uid"] for board in BOARDS.values()}) == len({board["title"] for board in BOARDS.values()}) == 5
 
 
 def test_every_query_names_metrics_that_exist_and_variables_that_are_defined() -> None:
