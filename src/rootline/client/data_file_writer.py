@@ -271,12 +271,9 @@ def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> 
 def _in_order(
     part: PartitionPart, definition: TableDefinition, paths: dict[int, ColumnPath]
 ) -> tuple[pa.Table, int | None]:
-    for order in definition.sort_orders:
-        if order.order_id == definition.default_sort_order_id and order.fields:
-            ordered = sorted_rows(part.rows, order, paths)
-            if ordered is not None:
-                return ordered, order.order_id
-    return part.rows, None
+    order = definition.default_sort_order
+    ordered = None if order is None else sorted_rows(part.rows, order, paths)
+    return (part.rows, None) if order is None or ordered is None else (ordered, order.order_id)
 
 
 @dataclass(frozen=True, slots=True)
