@@ -188,7 +188,7 @@ def _is_wider(given: spark.DataType, wanted: spark.DataType) -> bool:
     digits = _DIGITS.get(type(given))
     match wanted:
         case spark.DecimalType():
-            whole, scale = (digits, 0) if digits is not None else _digits_of(given)
+            whole, scale = _digits_of(given)
             return whole <= wanted.precision - wanted.scale and scale <= wanted.scale
         case spark.DoubleType():
             return isinstance(given, spark.FloatType) or (digits is not None and digits <= _DIGITS[spark.IntegerType])
@@ -199,5 +199,6 @@ def _is_wider(given: spark.DataType, wanted: spark.DataType) -> bool:
 
 def _digits_of(given: spark.DataType) -> tuple[int, int]:
     """Digits before and after the point."""
-    is_decimal = isinstance(given, spark.DecimalType)
-    return (given.precision - given.scale, given.scale) if is_decimal else (_NO_NUMBER, 0)
+    if isinstance(given, spark.DecimalType):
+        return given.precision - given.scale, given.scale
+    return _DIGITS.get(type(given), _NO_NUMBER), 0
