@@ -108,7 +108,7 @@ class _Matching:
         return _Member(field.name, given.name, self._fit(given.dataType, field.field_type, name))
 
     def _fit(self, given: spark.DataType, kind: IcebergType, name: str) -> Fit | None:
-        """What makes values of `given` such that a cast to the stored type changes none of them. `None`: nothing."""
+        """A change of values of `given`, so that a cast to the stored type keeps them. `None`: they need none."""
         match kind, given:
             case _, spark.NullType():
                 return None

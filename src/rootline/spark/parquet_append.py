@@ -250,7 +250,7 @@ def _append_files(
 ) -> None:
     counted = Observation()
     frame = rows.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-    # sorted last, because Spark sorts by partition once more unless the plan ends with that order
+    # sorted last, because Spark adds a sort by partition unless the plan ends with one that begins so
     writer = (frame.sortWithinPartitions(*rows.order) if rows.order else frame).write.options(**_COMMITTED_AT_ONCE)
     (writer.partitionBy(GROUP) if rows.is_partitioned else writer).parquet(f"file://{path}")
     written = written_files(rows.frame.sparkSession, options, definition, place, path)

@@ -350,7 +350,7 @@ def _write_ids(path: str, ids: Sequence[int | None]) -> None:
     except ValueError as error:
         raise Invalid("file-unreadable", f"{path}: its footer cannot be used: {error}") from error
     except OSError as error:
-        reason = f"{path}: cannot be changed: {error.strerror or error}. Nothing was committed: run the write again"
+        reason = f"{path}: cannot be changed: {error.strerror or error}. Nothing was committed: repeat the write"
         raise Unavailable("store-unavailable", reason) from error
 
 
