@@ -1,7 +1,8 @@
 """Goal 13: batch writes of a table through Spark beside Spark's own Parquet sink, of the same DataFrame.
 
-Owns: the DataFrame, the writes and their table. Does not own: interleaving (`measure`), the rows (`scan_speed`).
-Invariants: subject and yardstick write the same rows in one session, in turn, and both write as many rows.
+Owns: the DataFrames, the writes and their tables. Does not own: interleaving (`measure`), the rows (`scan_speed`).
+Invariants: subject and yardstick write the same rows in one session, in turn, and both write as many rows. Where the
+table has partitions or a sort order, the yardstick writes as many partitions, or sorts by the same columns.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,9 +24,11 @@ import rootline.spark
 from benchmarks.measure import Result, Spread, interleaved, load_average
 from benchmarks.scan_speed import flights
 from benchmarks.spark_session import cpu_seconds, local_session
+from rootline.spark.spark_types import arrow_schema_for_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_ROWS", "4000000"))
 _SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_SAMPLES", "5"))
@@ -43,7 +47,10 @@ def measure() -> list[Result]:
             pq.write_table(flights(min(_FILE_ROWS, ROWS - start), start), source / f"{start}.parquet")
         spark = local_session(spark__sql__parquet__outputTimestampType="TIMESTAMP_MICROS")
         try:
-            return [_compared(spark, folder, what, append) for what, append in _WAYS.items()]
+            plain = [_compared(spark, folder, what, append, _PLAIN) for what, append in _WAYS.items()]
+            return plain + [
+                _compared(spark, folder, "rootline.spark.append", _by_sparks_writer, kind) for kind in _KINDS
+            ]
         finally:
             spark.stop()
 
@@ -62,15 +69,58 @@ _WAYS: Final[dict[str, _Append]] = {
 }
 
 
-def _compared(spark: SparkSession, folder: Path, what: str, append: _Append) -> Result:
-    frame = spark.read.parquet(str(folder / "source"))
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Rows of one kind, made of the flights; the schema and layout of their table; and Spark's write of the same."""
+
+    what: str
+    rows: Callable[[DataFrame], DataFrame]
+    schema: Callable[[DataFrame], pa.Schema]
+    layout: dict[str, list[str]]
+    theirs: Callable[[DataFrame], DataFrameWriter]
+
+
+def _of_frame(frame: DataFrame) -> pa.Schema:
+    return arrow_schema_for_spark(frame.schema.toNullable())
+
+
+_PLAIN: Final = _Kind("", lambda frame: frame, _of_frame, {}, lambda frame: frame.write)
+_NESTED: Final = (
+    "id", "named_struct('carrier', carrier, 'tail', tail, 'at', ts) plane", "array(delay, arrival_delay) delays",
+    "array(named_struct('number', number, 'late', is_late)) legs", "map(carrier, distance) distances", "day",
+)  # fmt: skip
+_KINDS: Final = (
+    replace(_PLAIN, what=", nested", rows=lambda frame: frame.selectExpr(*_NESTED)),
+    replace(
+        _PLAIN,
+        what=", 8 buckets",
+        layout={"partition_by": ["bucket(8, tail)"]},
+        theirs=lambda frame: frame.selectExpr("*", "pmod(hash(tail), 8) bucket").write.partitionBy("bucket"),
+    ),
+    replace(
+        _PLAIN,
+        what=", sorted",
+        layout={"sort_by": ["carrier", "-delay"]},
+        theirs=lambda frame: frame.selectExpr("*").sortWithinPartitions("carrier", frame.delay.desc()).write,
+    ),
+    replace(
+        _PLAIN,
+        what=", cast",
+        rows=lambda frame: frame.withColumns({"number": frame.number.cast("long"), "id": frame.id.cast("int")}),
+        schema=lambda _: flights(1, 0).schema,
+    ),
+)
+
+
+def _compared(spark: SparkSession, folder: Path, what: str, append: _Append, kind: _Kind) -> Result:
+    frame = kind.rows(spark.read.parquet(str(folder / "source")))
     cpu: tuple[list[float], list[float]] = ([], [])
-    schema = flights(1, 0).schema
+    schema = kind.schema(frame)
 
     def ours(number: int) -> float:
         warehouse = folder / f"lake-{number}"
         with rootline.connect(str(warehouse)) as lake:
-            lake.create_table(_TABLE, schema)
+            lake.create_table(_TABLE, schema, **kind.layout)
         taken = _timed(cpu[0], lambda: append(frame, warehouse))
         with rootline.connect(str(warehouse)) as lake:
             assert lake.table(_TABLE).scan().count() == ROWS
@@ -79,7 +129,7 @@ def _compared(spark: SparkSession, folder: Path, what: str, append: _Append) -> 
 
     def theirs(number: int) -> float:
         place = folder / f"parquet-{number}"
-        taken = _timed(cpu[1], lambda: frame.write.parquet(str(place)))
+        taken = _timed(cpu[1], lambda: kind.theirs(frame).parquet(str(place)))
         shutil.rmtree(place)
         return taken
 
@@ -97,7 +147,15 @@ def _compared(spark: SparkSession, folder: Path, what: str, append: _Append) -> 
     )
     ratio = mine.median / other.median
     return Result(
-        "13", f"{what}, {ROWS:,} rows", mine, other, "Spark's Parquet sink", ratio, "≤ 1.3", load_average(), note
+        "13",
+        f"{what}{kind.what}, {ROWS:,} rows",
+        mine,
+        other,
+        "Spark's Parquet sink",
+        ratio,
+        "≤ 1.3",
+        load_average(),
+        note,
     )
 
 

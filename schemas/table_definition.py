@@ -217,6 +217,12 @@ class TableDefinition:
         return {expression.expr_id: expression for expression in self.expressions}
 
     @cached_property
+    def default_sort_order(self) -> SortOrder | None:
+        """The sort order of new files, or `None` if they are unsorted."""
+        wanted = self.default_sort_order_id
+        return next((order for order in self.sort_orders if order.order_id == wanted and order.fields), None)
+
+    @cached_property
     def sort_order_ids(self) -> frozenset[int]:
         """The ids of the sort orders."""
         return frozenset(order.order_id for order in self.sort_orders)

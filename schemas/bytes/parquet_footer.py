@@ -1,7 +1,7 @@
 """The column chunks of a Parquet file as its footer describes them: the place of their bytes, and their statistics.
 
-Owns: the walk through the footer's Thrift (compact protocol). Does not own: rows and schema, which Arrow reads, the
-meaning of statistics (`parquet_file`).
+Owns: the walk through the footer's Thrift (compact protocol), field ids that a writer could not write. Does not own:
+rows and schema, which Arrow reads, the meaning of statistics (`parquet_file`).
 Invariants: damaged or hostile bytes raise `ValueError` and nothing else. Arrow does not read these structs here,
 because some hostile bytes make its reader of column chunks end the process.
 
@@ -10,7 +10,7 @@ Source: `parquet.thrift` of the Parquet format, and the Thrift compact protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
@@ -149,6 +149,72 @@ def _statistics(reader: CompactReader, found: ColumnChunk) -> None:
             found.lower = reader.binary()
         else:
             reader.skip(kind)
+
+
+_FIELD_ID: Final = 9
+
+
+def with_field_ids(footer: bytes, ids: Sequence[int | None]) -> bytes:
+    """The footer with these field ids in the elements of its schema, in their order, the root first. `None`: no id.
+
+    Raises:
+        ValueError: the footer cannot be read, or it has other elements, or an element has another id.
+    """
+    made, copied = bytearray(), 0
+    try:
+        reader = CompactReader(footer)
+        places: list[_IdPlace] = []
+        for number, kind in reader.fields():
+            if number == 2 and kind == Kind.LIST:
+                places = reader.items(lambda: _IdPlace.of(reader))
+            else:
+                reader.skip(kind)
+        if len(places) != len(ids):
+            raise ValueError(f"its schema has {len(places)} elements, not {len(ids)}")
+        for place, wanted in zip(places, ids, strict=True):
+            if place.known not in (None, wanted):
+                raise ValueError(f"an element has the field id {place.known}, not {wanted}")
+            if place.known is None and wanted is not None:
+                made += footer[copied : place.at] + place.header(wanted)
+                made.append(place.following(footer[place.at]))
+                copied = place.at + 1
+    except (IndexError, RecursionError) as error:
+        raise ValueError(f"it ends early or is nested too deep ({type(error).__name__})") from error
+    return bytes(made + footer[copied:])
+
+
+@dataclass(frozen=True, slots=True)
+class _IdPlace:
+    """The place of the field id in an element of the schema: behind its field `before`. `known`: its id."""
+
+    at: int
+    before: int
+    known: int | None
+
+    @staticmethod
+    def of(reader: CompactReader) -> _IdPlace:
+        at, before, known = reader.at, 0, None
+        for number, kind in reader.fields():
+            if number == _FIELD_ID and kind == Kind.I32:
+                known = reader.integer()
+            else:
+                reader.skip(kind)
+            if number < _FIELD_ID:
+                at, before = reader.at, number
+        return _IdPlace(at, before, known)
+
+    def header(self, field_id: int) -> bytes:
+        """The field with its header."""
+        rest, found = field_id << 1, bytearray([(_FIELD_ID - self.before) << 4 | Kind.I32])
+        while rest > 0x7F:
+            found.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        return bytes([*found, rest])
+
+    def following(self, header: int) -> int:
+        """The header of the next field, which states its distance from the field before it, or the end (0)."""
+        step = header >> 4
+        return (self.before + step - _FIELD_ID) << 4 | header & 15 if step else header
 
 
 class CompactReader:

@@ -125,23 +125,27 @@ def test_each_file_is_of_one_partition_whatever_the_transform(
     assert list(flights.check(data_files="all")) == []
 
 
+BY_CASE: Any = {"properties": {"rootline.names.case-sensitive": "true"}}
+
+
 @pytest.mark.parametrize(
-    ("schema", "how", "columns"),
+    ("column", "how", "given"),
     [
-        (FLIGHTS, {"sort_by": ["id"]}, "id long, carrier string, delay double"),
-        (FLIGHTS, {"partition_by": ["bucket(4, id)"]}, "id long, carrier string, delay double"),
-        (FLIGHTS, {}, "id int, carrier string, delay double"),
-        (FLIGHTS.append(pa.field("more", pa.int64())), {}, "id long, carrier string, delay double"),
-        (FLIGHTS.append(pa.field("list", pa.list_(pa.int64()))), {}, "id long, carrier string, delay double"),
+        (("money", pa.decimal128(9, 2)), {"sort_by": ["truncate(5, money)"]}, "cast(1 as decimal(9, 2))"),
+        (("money", pa.decimal128(9, 2)), {"partition_by": ["bucket(4, money)"]}, "cast(1 as decimal(9, 2))"),
+        (("name", pa.string()), {"sort_by": ["bucket(4, name)"]}, "'a'"),
+        (("plane", pa.uuid()), {}, "uuid()"),
+        (("keys", pa.map_(pa.int32(), pa.string())), {}, "map(1L, 'a')"),
+        (("in", pa.struct([("a", pa.int64()), ("A", pa.int64())])), BY_CASE, "named_struct('a', 1L, 'A', 2L)"),
     ],
-    ids=["a sort order", "buckets", "a type that is widened", "a column that is missing", "a list"],
+    ids=["an order of decimals", "buckets of decimals", "an order of hashes", "uuids", "keys to cast", "names by case"],
 )
 def test_what_sparks_writer_cannot_write_alike_is_written_by_ours(
-    spark: SparkSession, lake: Lake, append: Append, folder: Path, schema: pa.Schema, how: Any, columns: str
+    spark: SparkSession, lake: Lake, append: Append, folder: Path, column: Any, how: Any, given: str
 ) -> None:
-    flights = lake.create_table("demo.flights", schema, **how)
+    flights = lake.create_table("demo.flights", FLIGHTS.append(pa.field(*column)), **how)
     with ThreadPoolExecutor(1) as thread:  # one that knows no session, as far as Spark is concerned
-        thread.submit(append, frame_of(spark, columns)).result()
+        thread.submit(append, frame_of(spark).selectExpr("*", f"{given} {column[0]}")).result()
     assert writers_of(flights, folder) == {"us"}
     assert sorted(flights.scan(columns=["id"]).to_arrow().column("id").to_pylist()) == list(range(12))
 

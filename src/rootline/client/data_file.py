@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import NestedField, PrimitiveType
+from pyiceberg.types import NestedField, PrimitiveType, TimestamptzNanoType, TimestamptzType, UUIDType
 
 from rootline.client import checks
 from rootline.client.column_statistics import ColumnTally, column_paths
@@ -53,7 +53,7 @@ def path_values(
     Raises:
         Invalid: `rows-invalid`, the table is not partitioned by such a column, or the value is not of its type.
     """
-    stated = {**dict(_stated(source or "")), **dict(_stated(location))}
+    stated = {**dict(_stated(source or "", location)), **dict(_stated(location, location))}
     if not stated:
         return {}
     find_column = finder_for(columns, definition.properties)(list(columns))
@@ -69,12 +69,21 @@ def path_values(
     return found
 
 
-def _stated(place: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the names and values of Hive folders such as `day=2024-01-01`, outermost first. `None` is null."""
+def _stated(place: str, location: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the names and values of Hive folders such as `day=2024-01-01`, outermost first. `None` is null.
+
+    Raises:
+        Invalid: `rows-invalid`, the escaped bytes of a folder of the file at `location` are not UTF-8.
+    """
     for part in PurePosixPath(place).parts[:-1]:
         name, equals, text = part.partition("=")
-        if name and equals:
-            yield unquote(name), None if text == _NULL else unquote(text)
+        if not name or not equals:
+            continue
+        try:
+            yield unquote(name, errors="strict"), None if text == _NULL else unquote(text, errors="strict")
+        except UnicodeDecodeError as error:
+            reason = f"{location:.300}: the escaped bytes of {part!r:.80} in its path are not UTF-8: rename the folder"
+            raise Invalid("rows-invalid", reason) from error
 
 
 def _value(location: str, name: str, text: str | None, field: NestedField, definition: TableDefinition) -> pa.Array:
@@ -84,16 +93,28 @@ def _value(location: str, name: str, text: str | None, field: NestedField, defin
         raise Invalid(
             "rows-invalid",
             f"{shown}. A table can store it only if it is partitioned by {field.name} itself: partition it so "
-            "before you add the file, or read the folder with the engine that wrote it and append its rows",
+            "before you add the file, or read the folder with the engine that wrote it and append its rows, as in "
+            "rootline.spark.append(spark.read.parquet(folder), table)",
         )
-    wanted = arrow_type_of(kind)
     try:
-        return pa.nulls(1, wanted) if text is None else as_type(pa.array([text]), wanted)
+        return _read_value(text, kind)
     except (pa.ArrowException, ValueError) as error:
+        has_no_zone = isinstance(kind, TimestamptzType | TimestamptzNanoType)
+        fault = f"is not a {kind}" + (" with an offset from UTC, such as 2024-01-01T10:00:00Z" if has_no_zone else "")
         raise Invalid(
             "rows-invalid",
-            f"{shown}. The text is not a {kind}: read the folder with the engine that wrote it and append its rows",
+            f"{shown}. The text {fault}: read the folder with the engine that wrote it and append its rows",
         ) from error
+
+
+def _read_value(text: str | None, kind: PrimitiveType) -> pa.Array:
+    """An array of the value that a path states. Raises `ValueError` or Arrow's error: the text is not a `kind`."""
+    wanted = arrow_type_of(kind)
+    if text is None:
+        return pa.nulls(1, wanted)
+    if isinstance(kind, UUIDType):
+        return as_type(pa.array([uuid.UUID(text).bytes], pa.binary(16)), wanted)
+    return as_type(pa.array([text]), wanted)
 
 
 def _identities(definition: TableDefinition) -> set[int]:

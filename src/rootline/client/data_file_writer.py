@@ -34,7 +34,7 @@ from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
-from rootline.schemas.table_definition import SortOrder, TableDefinition
+from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of, may_cast, storage_of
 from rootline.storage.rows.metadata_columns import LAST_UPDATED, LINEAGE, ROW_ID, may_state_lineage, metadata_field
 from rootline.storage.rows.row_projection import RowProjection, find_by_name, write_default
@@ -295,15 +295,9 @@ def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> 
 def _in_order(
     part: PartitionPart, definition: TableDefinition, paths: dict[int, ColumnPath]
 ) -> tuple[pa.Table, int | None]:
-    order = _order_of(definition)
+    order = definition.default_sort_order
     ordered = None if order is None else sorted_rows(part.rows, order, paths)
     return (part.rows, None) if order is None or ordered is None else (ordered, order.order_id)
-
-
-def _order_of(definition: TableDefinition) -> SortOrder | None:
-    """The sort order of new files, or `None` if the table has no order."""
-    default = definition.default_sort_order_id
-    return next((order for order in definition.sort_orders if order.order_id == default and order.fields), None)
 
 
 class _OpenFile:
@@ -394,7 +388,7 @@ class FileStream:
         self._paths = column_paths(definition.schema)
         self._spec = definition.spec_by_id(definition.default_spec_id)
         self._describe = FileDescriber(definition, self._paths)
-        self._is_sorted = _order_of(definition) is not None
+        self._is_sorted = definition.default_sort_order is not None
         self._ids = iter(fresh_ids)
         self._target_bytes = target_bytes
         self._group_bytes = min(_ROW_GROUP_BYTES, target_bytes)

@@ -9,7 +9,7 @@ of equal rank keep their order.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -95,6 +95,18 @@ class SortKeys:
         """
         return pc.sort_indices(self.columns, sort_keys=list(self.directions))
 
+    def are_in_order(self) -> bool:
+        """Whether the rows are in this order already. Raises `ArrowNotImplementedError` as `order`."""
+        is_equal: pa.Scalar | pa.Array = pa.scalar(True)
+        for name, direction in self.directions:
+            values = self.columns.column(name).combine_chunks()
+            pair = (values[:-1], values[1:])
+            before, after = pair if direction == "ascending" else pair[::-1]
+            if pc.any(pc.and_(is_equal, pc.fill_null(pc.greater(before, after), False))).as_py():
+                return False
+            is_equal = pc.and_(is_equal, pc.fill_null(pc.equal(before, after), True))  # nulls have a key before theirs
+        return True
+
 
 def sort_keys(rows: pa.Table, fields: Sequence[SortField], paths: dict[int, ColumnPath]) -> SortKeys | None:
     """The sort keys of `rows` under the fields of a sort order, or `None` if their values cannot be computed."""
@@ -125,6 +137,20 @@ def sorted_rows(rows: pa.Table, order: SortOrder, paths: dict[int, ColumnPath]) 
         return rows.take(keys.order())
     except pa.ArrowNotImplementedError:
         return None
+
+
+def are_sorted(pieces: Iterable[pa.Table], order: SortOrder, paths: dict[int, ColumnPath]) -> bool:
+    """Whether the rows of `pieces`, which follow each other, are in the sort order. Not if Arrow cannot sort by it."""
+    last: list[pa.Table] = []
+    for piece in pieces:
+        keys = sort_keys(pa.concat_tables([*last, piece]), order.fields, paths)
+        try:
+            if keys is None or not keys.are_in_order():
+                return False
+        except pa.ArrowNotImplementedError:
+            return False
+        last = [piece[-1:]]
+    return True
 
 
 def _in_total_order(values: pa.Array) -> pa.Array:

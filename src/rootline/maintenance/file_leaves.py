@@ -85,10 +85,8 @@ def cut(entries: Sequence[ContentEntry], entries_max: int) -> list[Sequence[Cont
 
 
 def _sort_columns(definition: TableDefinition) -> tuple[int, ...]:
-    for order in definition.sort_orders:
-        if order.order_id == definition.default_sort_order_id:
-            return tuple(field.source_id for field in order.fields)
-    return ()
+    order = definition.default_sort_order
+    return () if order is None else tuple(field.source_id for field in order.fields)
 
 
 def _rank(statistics: FieldStatistics | None) -> tuple[int, Bound]:

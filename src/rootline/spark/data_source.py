@@ -312,14 +312,22 @@ class RootlineDataSource(DataSource):
 
     def _merged(self, schema: StructType) -> MergedWrite | None:
         """The changes of the table by a write with `mergeSchema`. Raises `Invalid`: the rows do not fit."""
-        options, table, merged = self._options, self._table, None
-        by_case = options.case_sensitive
-        if options.merge_schema:
-            name, digest = options.table, table.digest
-            merged = MergedWrite.planned(name, schema, table.definition, digest, is_case_sensitive=by_case)
-        definition = TableDefinition.from_json(table.definition if merged is None else merged.definition)
-        check_fit(schema, definition, options.table, is_case_sensitive=by_case)
+        options, merged = self._options, merged_write(schema, self._table, self._options)
+        definition = TableDefinition.from_json(self._table.definition if merged is None else merged.definition)
+        check_fit(schema, definition, options.table, is_case_sensitive=options.case_sensitive)
         return merged
+
+
+def merged_write(rows: StructType, table: TableAt, options: SourceOptions) -> MergedWrite | None:
+    """The changes of `table` that rows with these columns need, or `None` without the option `mergeSchema`.
+
+    Raises:
+        Invalid: `definition-invalid` or `evolution-illegal`, naming the column.
+    """
+    if not options.merge_schema:
+        return None
+    by_case = options.case_sensitive
+    return MergedWrite.planned(options.table, rows, table.definition, table.digest, is_case_sensitive=by_case)
 
 
 def session_defaults(spark: SparkSession) -> dict[str, str]:

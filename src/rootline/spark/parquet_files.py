@@ -6,15 +6,19 @@ one file (`data_file`).
 Invariants: Spark's reader gets a file only if it certainly returns the same rows as Rootline's. So no row of the file
 is deleted, and its footer has every wanted column with the table's name, id and type. A doubt costs time, never rows.
 The statistics and the partition of a written file are computed from its rows, never from a footer. A file that does not
-match the table is refused. A file is durable before it is described, because an intent may name it from then on. No two
-files have the same name, because a sweep recognizes references by name.
+match the table is refused. A file has all field ids of the specification, also inside lists and maps, where Spark
+writes none. It names the table's sort order only if its rows are in it. A file is durable before it is described,
+because an intent may name it from then on. No two files have the same name, because a sweep recognizes references by
+name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import re
+import struct
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,17 +29,21 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, FloatType, ListType, MapType, NestedField, StructType
 
+from rootline.client.column_statistics import column_paths
 from rootline.client.data_file import DataFile
+from rootline.client.partition_split import are_sorted
 from rootline.client.session import Session, oldest_date
 from rootline.ports.object_store import ObjectFiles
 from rootline.schemas import intent
+from rootline.schemas.bytes.parquet_footer import with_field_ids
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_definition import SortOrder, TableDefinition
 from rootline.spark.connection import guest_lake
 from rootline.spark.options import SourceOptions
 from rootline.spark.rewrite_jobs import on_cluster
@@ -177,13 +185,13 @@ def _has_columns(path: str, _modified_ns: int, _size: int, rows: int, wanted: by
 
 def _is_stored(field: pa.Field, stored: pa.Schema) -> bool:
     at = stored.get_field_index(field.name)
-    return at >= 0 and _is_alike(field, stored.field(at).with_nullable(field.nullable))
+    return at >= 0 and _is_alike(field, stored.field(at))
 
 
 def _is_alike(wanted: pa.Field, stored: pa.Field) -> bool:
-    """Whether the two have equal names, ids and types. The names of a map's key and item fields are ignored."""
+    """Whether the two have equal names, ids and types. For Spark's reader, everything in a file may be null."""
     kind, other = wanted.type, stored.type
-    if wanted.name != stored.name or wanted.nullable != stored.nullable or wanted.metadata != stored.metadata:
+    if wanted.name != stored.name or wanted.metadata != stored.metadata:
         return False
     if pa.types.is_map(kind) and pa.types.is_map(other):
         return _is_alike(kind.key_field, other.key_field) and _is_alike(kind.item_field, other.item_field)
@@ -207,6 +215,7 @@ _DRIVER_BYTES: Final = 512 * 1024 * 1024
 """Up to this many bytes are read on the driver, because a job would take longer to start."""
 _DRIVER_THREADS: Final = 4
 _FILES_OF_TASK: Final = 100
+_FOOTER_END: Final = 8
 _TASKS_OF_CORE: Final = 2
 _CORES_OF_CLUSTER: Final = 8
 
@@ -277,10 +286,11 @@ def _described(
 ) -> WrittenFiles:
     definition = TableDefinition.from_json(definition_json)
     wanted = bytes_of(arrow_schema_of(definition.schema))
+    ids = list(_element_ids(definition.schema.fields))
     files: list[intent.DataFile] = []
     dates: list[int | None] = []
     for location in shares[number]:
-        path, date_ms = guest_lake(options).holder.run(partial(_settled, options=options, location=location))
+        path, date_ms = guest_lake(options).holder.run(partial(_settled, options=options, location=location, ids=ids))
         try:
             file = _file(path, location, definition, wanted)
         except Invalid as error:
@@ -292,15 +302,56 @@ def _described(
     return WrittenFiles(tuple(files), oldest_date(dates))
 
 
-async def _settled(session: Session, options: SourceOptions, location: str) -> tuple[str, int | None]:
-    """Make a file durable. Returns its path and the time at which it was written."""
+async def _settled(
+    session: Session, options: SourceOptions, location: str, ids: Sequence[int | None]
+) -> tuple[str, int | None]:
+    """Complete a file's ids and make it durable. Returns its path and the time at which it was written."""
     store, key = session.store, key_of(options.table, location)
     assert isinstance(store, ObjectFiles), "Spark wrote into a folder"
-    await store.make_durable(key)
     path = await store.path_of(key)
     if path is None:
         raise Invalid("file-missing", f"{key}: Spark wrote this file, but it does not exist: run the write again")
+    if None in ids:
+        await asyncio.to_thread(_write_ids, path, [None, *ids])
+    await store.make_durable(key)
     return path, await store.stored_ms(key)
+
+
+def _element_ids(fields: Sequence[NestedField]) -> Iterator[int | None]:
+    """Yield the field ids of Parquet's elements for these columns. `None`: of the inner group of a list or map."""
+    for field in fields:
+        yield field.field_id
+        match field.field_type:
+            case StructType(fields=members):
+                yield from _element_ids(members)
+            case ListType(element_field=element):
+                yield from (None, *_element_ids([element]))
+            case MapType(key_field=key, value_field=value):
+                yield from (None, *_element_ids([key, value]))
+
+
+def _write_ids(path: str, ids: Sequence[int | None]) -> None:
+    """Write the field ids that are missing in a file's footer: those inside lists and maps, which Spark cannot write.
+
+    Raises:
+        Invalid: `file-unreadable`, the file is not a Parquet file with these columns.
+        Unavailable: `store-unavailable`.
+    """
+    try:
+        with Path(path).open("r+b") as file:
+            size = file.seek(-_FOOTER_END, os.SEEK_END) + _FOOTER_END
+            length, magic = struct.unpack("<I4s", file.read(_FOOTER_END))
+            start = file.seek(size - _FOOTER_END - length)
+            footer = file.read(length)
+            made = with_field_ids(footer, ids)
+            if made != footer:
+                file.seek(start)
+                file.write(made + struct.pack("<I4s", len(made), magic))
+    except ValueError as error:
+        raise Invalid("file-unreadable", f"{path}: its footer cannot be used: {error}") from error
+    except OSError as error:
+        reason = f"{path}: cannot be changed: {error.strerror or error}. Nothing was committed: repeat the write"
+        raise Unavailable("store-unavailable", reason) from error
 
 
 def _file(path: str, location: str, definition: TableDefinition, wanted: bytes) -> intent.DataFile | None:
@@ -314,4 +365,19 @@ def _file(path: str, location: str, definition: TableDefinition, wanted: bytes) 
             f"{location}: the file that Spark wrote has other columns or types than the table; write with "
             'df.write.format("rootline"), and report this with the settings of the session',
         )
-    return DataFile.from_parquet(location, definition, source=path)
+    file = DataFile.from_parquet(location, definition, source=path)
+    order = definition.default_sort_order
+    is_sorted = order is not None and _is_sorted(path, definition.schema, order)
+    return file.model_copy(update={"sort_order_id": definition.default_sort_order_id}) if is_sorted else file
+
+
+def _is_sorted(path: str, schema: Schema, order: SortOrder) -> bool:
+    places = column_paths(schema)
+    if any(field.source_id not in places for field in order.fields):
+        return False
+    tops = sorted({places[field.source_id].indices[0] for field in order.fields})
+    own = Schema(*(schema.fields[at] for at in tops))
+    names = [field.name for field in own.fields]
+    with pq.ParquetFile(path) as file:
+        pieces = (pa.Table.from_batches([batch]).select(names) for batch in file.iter_batches(columns=names))
+        return are_sorted(pieces, order, column_paths(own))

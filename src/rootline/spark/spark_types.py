@@ -66,10 +66,11 @@ def spark_schema_of(schema: Schema) -> spark.StructType:
 
 def _field(field: iceberg.NestedField, path: str) -> spark.StructField:
     name = f"{path}{field.name}"
-    return spark.StructField(field.name, _type(field.field_type, name), not field.required)
+    return spark.StructField(field.name, spark_type_of(field.field_type, name), not field.required)
 
 
-def _type(wanted: iceberg.IcebergType, name: str) -> spark.DataType:
+def spark_type_of(wanted: iceberg.IcebergType, name: str = "") -> spark.DataType:
+    """The Spark type of a column `name`. Raises the errors of `spark_schema_of`."""
     simple = _SIMPLE.get(type(wanted))
     if simple is not None:
         return simple
@@ -79,9 +80,10 @@ def _type(wanted: iceberg.IcebergType, name: str) -> spark.DataType:
         case iceberg.StructType(fields=fields):
             return spark.StructType([_field(field, f"{name}.") for field in fields])
         case iceberg.ListType():
-            return spark.ArrayType(_type(wanted.element_type, f"{name}.element"), not wanted.element_required)
+            return spark.ArrayType(spark_type_of(wanted.element_type, f"{name}.element"), not wanted.element_required)
         case iceberg.MapType():
-            key, value = _type(wanted.key_type, f"{name}.key"), _type(wanted.value_type, f"{name}.value")
+            key = spark_type_of(wanted.key_type, f"{name}.key")
+            value = spark_type_of(wanted.value_type, f"{name}.value")
             return spark.MapType(key, value, not wanted.value_required)
     raise Invalid("definition-invalid", f"column {name}: Spark has no type for {wanted}")
 
@@ -240,7 +242,8 @@ def check_fit(rows: spark.StructType, definition: TableDefinition, table: str, *
     Raises:
         Invalid: `rows-invalid`, naming the column.
     """
-    empty = pa.RecordBatch.from_pylist([], arrow_schema_for_spark(rows))
+    columns = arrow_schema_for_spark(rows.toNullable())  # the elements of `array()` are of no type, and never null
+    empty = pa.RecordBatch.from_pylist([], columns)
     named = as_table_names(empty, definition.schema, is_case_sensitive=is_case_sensitive)
     checked_rows(batch_from_spark(named, definition.schema), definition)
     for field in definition.schema.fields:

@@ -35,6 +35,7 @@ from rootline.spark.data_source import ensure_registered, session_defaults
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.parquet_files import ParquetFile, files_to_hand_over
 from rootline.spark.spark_types import spark_schema_of
+from rootline.spark.transform_columns import column_by_id, quoted
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.tree.filter.conditions import AllOf, AnyOf, Condition, Operator, Predicate
 from rootline.tree.scan.file_task import FileTask
@@ -126,22 +127,10 @@ def _field(schema: Schema, field_id: int) -> iceberg.NestedField:
 
 
 def _column(schema: Schema, field_id: int) -> Column:
-    """The column by its path. Names are quoted, because they may contain a dot or a backtick."""
-    path = _path_to(schema.as_struct(), field_id)
-    if path is None:
+    column = column_by_id(schema, field_id)
+    if column is None:
         raise _NoCondition
-    return spark.col(".".join("`" + name.replace("`", "``") + "`" for name in path))
-
-
-def _path_to(struct: iceberg.StructType, field_id: int) -> tuple[str, ...] | None:
-    for field in struct.fields:
-        if field.field_id == field_id:
-            return (field.name,)
-        if isinstance(field.field_type, iceberg.StructType):
-            inner = _path_to(field.field_type, field_id)
-            if inner is not None:
-                return (field.name, *inner)
-    return None
+    return column
 
 
 def _literal(value: Bound, kind: iceberg.IcebergType) -> Column:
@@ -296,7 +285,7 @@ def _parquet_frame(spark: SparkSession, shares: _Shares) -> list[DataFrame]:
     frame = reader.parquet(*(f"file://{file.path}" for file in files))
     if shares.condition is not None:
         frame = frame.where(shares.condition)
-    return [frame.select(*(_quoted(field.name) for field in shares.wanted.fields))]
+    return [frame.select(*(quoted(field.name) for field in shares.wanted.fields))]
 
 
 def _other_frame(
@@ -314,11 +303,7 @@ def _other_frame(
     reader = reader.options(**{option: value for option, value in more.items() if value is not None})
     version = int(shares.plan.root.header.version)
     frame = reader.option("versionAsOf", version).option("filesOfPlan", str(choice)).load(options.table)
-    return [frame if columns is None or named else frame.select(*map(_quoted, columns))]
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return [frame if columns is None or named else frame.select(*map(quoted, columns))]
 
 
 def _with_count(frame: DataFrame, count: int) -> DataFrame:

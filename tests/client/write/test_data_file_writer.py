@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,7 @@ def test_the_path_that_a_file_is_read_from_states_values_too(tmp_path: Path) -> 
         ("day=2024-02-29", ("month(Day)",), "only if it is partitioned by Day itself"),
         ("day=yesterday", ("Day",), "The text is not a date"),
         ("at=noon", ("at",), "The text is not a timestamp"),
+        ("carrier=a%FF", ("carrier",), "escaped bytes of 'carrier=a%FF' in its path are not UTF-8"),
     ],
 )
 def test_a_value_of_a_path_that_a_table_cannot_keep_is_refused(
@@ -233,6 +235,46 @@ def test_a_value_of_a_path_that_a_table_cannot_keep_is_refused(
     with pytest.raises(Invalid, match=said) as caught:
         DataFile.from_parquet(f"backfill/{location}/x.parquet", definition_of(HIVE, *terms), source=hive_file())
     assert caught.value.code == "rows-invalid"
+
+
+PATH_VALUES: list[tuple[pa.DataType, str, Any]] = [
+    (pa.int32(), "01", 1),
+    (pa.int64(), "-007", -7),
+    (pa.int32(), "2147483648", None),
+    (pa.int32(), "1.0", None),
+    (pa.int32(), "", None),
+    (pa.bool_(), "true", True),
+    (pa.float64(), "1.5E10", 1.5e10),
+    (pa.float64(), "-Infinity", float("-inf")),
+    (pa.decimal128(9, 2), "1.5", Decimal("1.50")),
+    (pa.decimal128(9, 2), "1.555", None),
+    (pa.string(), "01", "01"),
+    (pa.string(), "", ""),
+    (pa.string(), "a%2Fb%3D%25+ %C3%A9", "a/b=%+ \u00e9"),
+    (pa.date32(), "2024-02-29", dt.date(2024, 2, 29)),
+    (pa.date32(), "2023-02-29", None),
+    (pa.timestamp("us"), "2024-02-29 12%3A30%3A00.5", dt.datetime(2024, 2, 29, 12, 30, 0, 500_000)),
+    (pa.timestamp("us", "UTC"), "2024-02-29 12%3A30%3A00", None),
+    (pa.timestamp("us", "UTC"), "2024-02-29T12%3A30%3A00Z", dt.datetime(2024, 2, 29, 12, 30, tzinfo=dt.UTC)),
+    (pa.uuid(), "00000000-0000-0000-0000-000000000007", uuid.UUID(int=7)),
+    (pa.uuid(), "7", None),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "value"), PATH_VALUES)
+def test_a_value_of_a_path_is_of_the_columns_type_or_is_refused(kind: pa.DataType, text: str, value: Any) -> None:
+    schema = pa.schema([("id", pa.int64()), ("part", kind)])
+    definition = definition_of(schema, "part")
+    location = f"backfill/part={text}/x.parquet"
+    if value is None:
+        with pytest.raises(Invalid, match=r"backfill/part=.*The text is not a") as caught:
+            DataFile.from_parquet(location, definition, source=hive_file())
+        assert caught.value.code == "rows-invalid"
+        return
+    stored = value.bytes if isinstance(value, uuid.UUID) else value
+    (written,) = write(pa.Table.from_pylist([{"id": at, "part": stored} for at in (1, 5)], schema), definition)
+    described = DataFile.from_parquet(location, definition, source=hive_file())
+    assert described.content_stats == written.data_file.content_stats
 
 
 def test_a_column_that_the_file_has_is_not_taken_from_its_path() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
+from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -191,3 +193,45 @@ def test_partition_columns_of_a_folder_of_sparks_are_read_from_its_paths_or_refu
             with pytest.raises(Invalid, match="only if it is partitioned by day itself"):
                 rootline.spark.add_folder(spark, "demo.months", "backfill", warehouse=str(folder))
             assert table.head().version == 0
+
+
+def test_values_in_paths_have_the_types_of_the_table_or_are_refused_with_the_file(
+    spark: SparkSession, lake: Lake, folder: Path
+) -> None:
+    """Spark writes the folders, and DuckDB reads them without Rootline."""
+    columns = pa.schema(
+        [
+            ("id", pa.int32()),
+            ("n", pa.int64()),
+            ("money", pa.decimal128(9, 2)),
+            ("at", pa.timestamp("us")),
+            ("x", pa.string()),
+        ]
+    )
+    mapping = json.dumps([{"field-id": at, "names": [name]} for at, name in enumerate(columns.names, 1)])
+    properties = {NAME_MAPPING_PROPERTY: mapping}
+    terms = ["n", "money", "at", "x"]
+    table = lake.create_table("demo.typed", columns, partition_by=terms, properties=properties)
+    place = folder / "demo" / "typed" / "backfill"
+    rows = spark.sql(
+        "values (1, 7L, 1.50bd, timestamp_ntz'2024-02-29 12:30:00', '01'), (2, null, -3bd, null, 'a=%/:é')"
+        " as t(id, n, money, at, x)"
+    )
+    rows.write.partitionBy(*terms).parquet(str(place))
+    (place / "n=7").rename(place / "n=07")
+    assert rootline.spark.add_folder(spark, "demo.typed", "backfill", warehouse=str(folder)).rows == 2
+    found = sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+    assert found == [
+        (1, 7, Decimal("1.50"), dt.datetime(2024, 2, 29, 12, 30), "01"),
+        (2, None, Decimal("-3.00"), None, "a=%/:é"),
+    ]
+    types = "hive_types = {'n': bigint, 'money': 'decimal(9, 2)', 'at': timestamp, 'x': varchar}"
+    files = f"read_parquet('{place}/**/*.parquet', hive_partitioning = true, {types})"
+    assert duckdb.sql(f'select id, n, money, "at", x from {files} order by id').fetchall() == found
+    assert list(table.check(data_files="all")) == []
+
+    (place.parent / "wrong" / "n=7x").mkdir(parents=True)
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), place.parent / "wrong" / "n=7x" / "part.parquet")
+    with pytest.raises(Invalid, match=r"wrong/n=7x/.*states n='7x'.*The text is not a long"):
+        rootline.spark.add_folder(spark, "demo.typed", "wrong", warehouse=str(folder))
+    assert table.head().version == 1
