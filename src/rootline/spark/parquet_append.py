@@ -56,7 +56,6 @@ from rootline.client import checks
 from rootline.client.checks import DEFAULT_TIMEOUT_S
 from rootline.client.session import Session
 from rootline.client.time_travel import read_head
-from rootline.ports.object_store import ObjectFiles
 from rootline.schemas.errors import Invalid
 from rootline.schemas.object_keys import key_of, spark_folder
 from rootline.schemas.table_definition import TableDefinition
@@ -64,8 +63,9 @@ from rootline.spark.batch_commit import QUERY_WRITER_PREFIX, WrittenBatch, commi
 from rootline.spark.connection import guest_lake
 from rootline.spark.data_source import ensure_registered, session_defaults
 from rootline.spark.file_sink import QUERY_ID_PROPERTY
+from rootline.spark.hadoop_bucket import COMMITTED_IN_BUCKET, is_in_bucket, upload_folder, why_unreached
 from rootline.spark.options import SourceOptions, Use, parse_options
-from rootline.spark.parquet_files import is_plain, is_scalar, written_files
+from rootline.spark.parquet_files import is_scalar, place_for_spark, written_files
 from rootline.spark.spark_types import check_fit, check_types, renamed, resolved, spark_schema_of
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.rows.arrow_types import arrow_field_of
@@ -313,11 +313,7 @@ def append(
     check_fit(frame.schema, definition, options.table, is_case_sensitive=options.case_sensitive)
     names = [field.name for field in definition.schema.fields]
     frame = renamed(frame, resolved(frame.columns, names, is_case_sensitive=options.case_sensitive))
-    rows = (
-        "the warehouse is not a folder, or Spark would change its path"
-        if path is None
-        else handed_rows(frame, definition)
-    )
+    rows = _unreached(spark, options, path) or handed_rows(frame, definition)
     if isinstance(rows, str) or path is None:
         _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
         by_case = str(options.case_sensitive).lower()
@@ -329,11 +325,19 @@ def append(
 
 
 async def _target(session: Session, options: SourceOptions, place: str) -> tuple[TableDefinition, str | None]:
-    """The table's definition, and the path of the folder for Spark's writer, or `None` if Spark cannot write there."""
+    """The table's definition, and the path or `s3a://` URL of the folder for Spark's writer, or `None` if Spark cannot
+    write there.
+    """
     store = session.store
     definition = await read_definition(store, (await read_head(store, options.table)).header)
-    path = store.place_of(key_of(options.table, place)) if isinstance(store, ObjectFiles) else None
-    return definition, path if path is not None and is_plain(path) else None
+    return definition, place_for_spark(store, key_of(options.table, place))
+
+
+def _unreached(spark: SparkSession, options: SourceOptions, path: str | None) -> str | None:
+    """The reason why Spark's writer cannot write to the folder."""
+    if path is None:
+        return "Spark would change the path of the warehouse"
+    return why_unreached(spark, options.warehouse, to_write=True)
 
 
 def rows_told(counted: Observation, timeout_s: float, table: str) -> int:
@@ -365,16 +369,19 @@ def rows_told(counted: Observation, timeout_s: float, table: str) -> int:
 
 def _append_files(rows: HandedRows, options: SourceOptions, definition: TableDefinition, place: str, path: str) -> None:
     counted = Observation()
-    writer = rows.frame.observe(counted, F.count(F.lit(1)).alias("rows")).write.options(**_COMMITTED_AT_ONCE)
-    (writer.partitionBy(GROUP) if rows.is_partitioned else writer).parquet(f"file://{path}")
+    url, committed = f"file://{path}", _COMMITTED_AT_ONCE
+    if is_in_bucket(path):
+        url, committed = upload_folder(path, is_partitioned=rows.is_partitioned), COMMITTED_IN_BUCKET
+    writer = rows.frame.observe(counted, F.count(F.lit(1)).alias("rows")).write.options(**committed)
+    (writer.partitionBy(GROUP) if rows.is_partitioned else writer).parquet(url)
     written = written_files(rows.frame.sparkSession, options, definition, place, path)
     expected = rows_told(counted, _COUNT_WAIT_S, options.table)
     if written.row_count != expected:
         raise Invalid(
             "rows-invalid",
             f"{options.table}: Spark wrote {expected} rows, but the folder {path} has {written.row_count}. Nothing was "
-            "committed. The warehouse must be a folder that all executors share; otherwise write with "
-            'df.write.format("rootline") to a bucket',
+            "committed. All executors must write to the same folder or bucket as the driver; otherwise write with "
+            'df.write.format("rootline")',
         )
     batch = WrittenBatch(
         written.files,
