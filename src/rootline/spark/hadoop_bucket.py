@@ -100,7 +100,7 @@ def why_unreached(spark: SparkSession, warehouse: str, *, to_write: bool = False
             return f"hadoop-aws {version} is not on Spark's classpath (docs/spark.md, In a bucket)"
         try:
             _hand_over(spark, bucket, engine_storage(url, store_settings().s3, share_keys=True))
-            path = java.org.apache.hadoop.fs.Path(url_for_spark(url))
+            path = java.org.apache.hadoop.fs.Path(f"{url_for_spark(url)}/")
             files = path.getFileSystem(_conf(spark))
             files.exists(path)
             _reached[known] = _why_not_written(files, path)
