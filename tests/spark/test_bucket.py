@@ -66,12 +66,16 @@ def bucket(
 ) -> Iterator[Bucket]:
     for name, value in s3_service.environment().items():
         monkeypatch.setenv(name, value)
-        monkeypatch.setitem(spark.sparkContext.environment, name, value)
-    found = Bucket(s3_service, tmp_path)
-    with found.lake:
-        yield found
-        connection.guest_lake(parse_options({"path": TABLE, **found.at})).close()
-        connection._guest.cache_clear()
+    with monkeypatch.context() as patch:
+        for name, value in s3_service.environment().items():
+            patch.setitem(spark.sparkContext.environment, name, value)
+        rootline.spark.register(spark)  # its Python workers have the settings from now on
+        found = Bucket(s3_service, tmp_path)
+        with found.lake:
+            yield found
+            connection.guest_lake(parse_options({"path": TABLE, **found.at})).close()
+            connection._guest.cache_clear()
+    rootline.spark.register(spark)
 
 
 @pytest.fixture
