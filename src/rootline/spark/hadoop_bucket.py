@@ -17,7 +17,7 @@ Committer's version 2 moves the two objects when a task ends, so tasks do it in 
 next attempt replaces them. If an attempt has other partitions than the one before, objects of both remain. Then two
 attempts of one task are found, and the write is refused.
 
-Source: Hadoop, "S3A committers: architecture and implementation"; decision 0144.
+Source: Hadoop, "S3A committers: architecture and implementation", decision 0144.
 """
 
 from __future__ import annotations
@@ -192,7 +192,8 @@ def completed_files(spark: SparkSession, options: SourceOptions, place: str, url
         Unavailable: `store-unavailable`, `store-denied`. Files that are complete by then are orphans.
     """
     files = guest_lake(options).holder.run(partial(_completed, table=options.table, place=place))
-    path = spark._jvm.org.apache.hadoop.fs.Path
+    java: Any = spark._jvm
+    path = java.org.apache.hadoop.fs.Path
     store = path(url).getFileSystem(_conf(spark))
 
     def renamed(file: UploadedFile) -> UploadedFile:
