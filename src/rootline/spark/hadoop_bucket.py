@@ -35,8 +35,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError, Py4JJavaError
-
 from rootline.client.session import Session
 from rootline.connect import engine_storage, store_settings, warehouse_url
 from rootline.ports.object_store import ObjectUploads, PendingUpload
@@ -98,15 +96,22 @@ def why_unreached(spark: SparkSession, warehouse: str, *, to_write: bool = False
         if _conf(spark).getClassByNameOrNull(_S3A) is None:
             version = java.org.apache.hadoop.util.VersionInfo.getVersion()
             return f"hadoop-aws {version} is not on Spark's classpath (docs/spark.md, In a bucket)"
+        ours = engine_storage(url, store_settings().s3, share_keys=True)
         try:
-            _hand_over(spark, bucket, engine_storage(url, store_settings().s3, share_keys=True))
+            _hand_over(spark, bucket, ours)
             path = java.org.apache.hadoop.fs.Path(f"{url_for_spark(url)}/")
             files = path.getFileSystem(_conf(spark))
             files.exists(path)
             _reached[known] = _why_not_written(files, path)
-        except Py4JJavaError as error:
-            return f"Spark cannot read the bucket: {error.java_exception.getClass().getName()}"
+        except Exception as error:  # of many Java classes, some of which PySpark converts
+            return f"Spark cannot read the bucket: {_kind_of(error)}"
     return _reached[known] if to_write else None
+
+
+def _kind_of(error: Exception) -> str:
+    """The class of an error of Java. Its text may have more than a log should."""
+    java = getattr(error, "java_exception", None)
+    return type(error).__name__ if java is None else str(java.getClass().getName())
 
 
 def _conf(spark: SparkSession) -> Any:
@@ -200,19 +205,18 @@ def completed_files(spark: SparkSession, options: SourceOptions, place: str, url
         inside = file.location.removeprefix(place)
         if f"/{_TEMPORARY}/" not in inside:
             return file
-        name = f"/{uuid.uuid4()}.parquet"
-        if not store.rename(path(url + inside), path(url + name)):
-            raise Unavailable("store-unavailable", f"{url}{inside}: cannot be renamed. Nothing was committed")
+        name, reason = f"/{uuid.uuid4()}.parquet", "the name does not exist"
+        try:
+            is_renamed = store.rename(path(url + inside), path(url + name))
+        except Exception as error:
+            is_renamed, reason = False, _kind_of(error)
+        if not is_renamed:
+            raise Unavailable("store-unavailable", f"{url}{inside}: cannot be renamed: {reason}. Nothing was committed")
         return UploadedFile(place + name, file.length)
 
-    try:
-        with ThreadPoolExecutor(_RENAMES_AT_ONCE) as threads:
-            found = list(threads.map(renamed, files))
-    except Py4JJavaError as error:
-        kind = error.java_exception.getClass().getName()
-        reason = f"{url}: Spark cannot rename files: {kind}. Nothing was committed"
-        raise Unavailable("store-unavailable", reason) from error
-    with contextlib.suppress(Py4JError):  # a sweep deletes what remains
+    with ThreadPoolExecutor(_RENAMES_AT_ONCE) as threads:
+        found = list(threads.map(renamed, files))
+    with contextlib.suppress(Exception):  # a sweep deletes what remains
         store.delete(path(f"{url}/{_FOLDER}"), True)
         store.delete(path(f"{url}/{_TEMPORARY}"), True)
     return found
