@@ -45,7 +45,8 @@ def measure() -> list[Result]:
             make_table(lake, ROWS)
             spark = local_session()
             try:
-                return _measured(spark, folder)
+                paths = [str(path) for path in sorted(folder.rglob("data/*.parquet"))]
+                return measured(spark, str(folder), paths)
             finally:
                 spark.stop()
 
@@ -73,29 +74,37 @@ def queries(rows: int) -> dict[str, tuple[Query, str | None, str]]:
     }
 
 
-def ways_of(spark: SparkSession, warehouse: Path) -> dict[str, Open]:
+def ways_of(spark: SparkSession, warehouse: Path | str, log: str | None = None) -> dict[str, Open]:
     """Each way that Spark has into the table by this library."""
 
     def table(where: str | None) -> DataFrame:
-        return rootline.spark.table(spark, TABLE, where=where, warehouse=str(warehouse))
+        return rootline.spark.table(spark, TABLE, where=where, warehouse=str(warehouse), log=log)
 
     def source(where: str | None) -> DataFrame:
-        reader = spark.read.format("rootline").option("warehouse", str(warehouse))
+        given = {"warehouse": str(warehouse)} if log is None else {"warehouse": str(warehouse), "log": log}
+        reader = spark.read.format("rootline").options(**given)
         return (reader if where is None else reader.option("where", where)).load(TABLE)
 
     return {TABLE_WAY: table, 'format("rootline")': source}
 
 
-def _measured(spark: SparkSession, folder: Path) -> list[Result]:
-    paths = [str(path) for path in sorted(folder.rglob("data/*.parquet"))]
+def measured(spark: SparkSession, warehouse: str, paths: list[str], log: str | None = None) -> list[Result]:
+    """Each query by each way; `paths`: of the same files, for Spark's own source."""
 
     def parquet(_: str | None) -> DataFrame:
         return spark.read.parquet(*paths)
 
+    where_it_is = ", in a bucket" if log else ""
     return [
-        _compared(f"{what}, {by}, {ROWS:,} rows", query, (opened, parquet), where, target if by == TABLE_WAY else "")
+        _compared(
+            f"{what}, {by}, {ROWS:,} rows{where_it_is}",
+            query,
+            (opened, parquet),
+            where,
+            target if by == TABLE_WAY else "",
+        )
         for what, (query, where, target) in queries(ROWS).items()
-        for by, opened in ways_of(spark, folder).items()
+        for by, opened in ways_of(spark, warehouse, log).items()
     ]
 
 

@@ -248,6 +248,7 @@ _OWN_SHAPES: Final[Mapping[OwnKind, re.Pattern[str]]] = {
     OwnKind.DEFINITION: re.compile(f"metadata/definitions/{_UUID}\\.json"),
     OwnKind.DATA_FILE: re.compile(
         f"data/(?:[^/=]+=[^/]*/)*{_UUID}\\.parquet|{_SPARK_FOLDER}{_UUID}/(?:[^/.]+/)*part-[^/\\n]+\\.parquet"
+        r"(?:\.pending)?"
     ),
     OwnKind.DATA_VECTOR: re.compile(f"data/{_NAME}-deletes-[0-9a-f]{{16}}\\.puffin"),
     OwnKind.EXPORT_METADATA: re.compile(f"{_EXPORT}/metadata/{_INVERTED}\\.metadata\\.json"),

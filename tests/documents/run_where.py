@@ -88,6 +88,10 @@ NOT_RUN: dict[Named, str] = {
     ("docs/quickstarts/spark.md", "make setup"): _CLONE,
     ("docs/quickstarts/operator.md", "make setup"): _CLONE,
     ("docs/spark.md", 'spark.conf.set("spark.rootline.warehouse", "s3'): _BUCKET,
+    (
+        "docs/spark.md",
+        "spark-submit --packages",
+    ): "it fetches jars; tests/spark/machine/s3a_software.py fetches the same",
     ("docs/spark.md", "spark-submit --master"): "tests/spark/cluster submits a job like it, on ports of its own",
     ("docs/operations.md", "[keys.ingest]"): "a file of keys, not a command",
     (

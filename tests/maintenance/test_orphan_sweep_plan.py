@@ -115,6 +115,8 @@ def test_an_absolute_name_of_the_table_s_folder_keeps_the_object_that_it_means()
         f"partition_group=-7/part-00000-{uuid.UUID(int=2)}.c000.zstd.parquet",
         f"_temporary/0/_temporary/attempt_202611230758231_0001_m_000000_0/part-00000-{uuid.UUID(int=2)}-c000.parquet",
         f"_temporary/0/task_202611230758231_0001_m_000000/partition_group=7/part-0-{uuid.UUID(int=2)}.c000.parquet",
+        f"__magic_job-rootline/part-00000-{uuid.UUID(int=2)}-c000.snappy.parquet.pending",
+        "__magic_job-rootline/__base/_temporary/0/_temporary/attempt_2026_0001_m_0_0/partition_group=7/part-0-c0.parquet",
     ],
 )
 def test_what_sparks_writer_leaves_in_a_folder_of_ours_may_be_deleted(rest: str) -> None:

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from rootline.adapters.s3_object_store import S3ObjectStore
-from rootline.ports.object_store import PutStatus
+from rootline.adapters.s3_object_store import S3ObjectStore, s3_client
+from rootline.ports.object_store import PendingUpload, PutStatus
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from tests.services.recording_proxy import Fate, recording_proxy
@@ -227,3 +227,27 @@ async def test_warehouses_in_one_bucket_do_not_see_each_other(s3_service: S3Serv
     assert list((await two.list("")).keys) == [KEY]
     await one.close()
     await two.close()
+
+
+async def test_an_upload_that_another_program_began_is_completed_and_may_be_completed_again(
+    s3_service: S3Service,
+) -> None:
+    store, key = s3_service.store(), ObjectKey("demo/flights/data/one.parquet")
+    place = {"Bucket": s3_service.bucket, "Key": store.url_of(key).removeprefix(f"s3://{s3_service.bucket}/")}
+    async with s3_client(s3_service.settings()) as client:
+        upload_id = (await client.create_multipart_upload(**place))["UploadId"]
+        bodies = (b"a" * 5 * 1024 * 1024, b"b")
+        etags = [
+            (await client.upload_part(**place, UploadId=upload_id, PartNumber=number, Body=body))["ETag"]
+            for number, body in enumerate(bodies, 1)
+        ]
+    length = sum(map(len, bodies))
+    assert await store.get(key) is None
+    for _ in range(2):
+        await store.complete_upload(PendingUpload(key, upload_id, tuple(etags), length))
+    assert await store.length_of(key) == length
+    with pytest.raises(Unavailable, match="POST demo/flights/data/other was answered 404"):
+        await store.complete_upload(
+            PendingUpload(ObjectKey("demo/flights/data/other"), upload_id, tuple(etags), length)
+        )
+    await store.close()

@@ -73,3 +73,12 @@ def save(folder: Path) -> Callable[..., None]:
         frame.write.format("rootline").option("warehouse", str(folder)).options(**options).mode(mode).save(table)
 
     return saved
+
+
+@pytest.fixture(scope="session")
+def s3a(spark: SparkSession) -> SparkSession:
+    """The same Spark, with Hadoop's S3A on its classpath from now on."""
+    from tests.spark.machine.s3a_software import add_s3a
+
+    add_s3a(spark)
+    return spark

@@ -62,7 +62,8 @@ def test_a_relative_warehouse_is_absolute_at_once(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     for given in ("lake", "./lake"):
         assert parse_options({**PLACE, "warehouse": given}, {}).warehouse == str(tmp_path / "lake")
-    assert parse_options({**PLACE, "warehouse": "s3://lake/tables"}, {}).warehouse == "s3://lake/tables"
+    for given in ("s3://lake/tables", "s3a://lake/tables"):
+        assert parse_options({**PLACE, "warehouse": given}, {}).warehouse == "s3://lake/tables"
 
 
 def test_options_that_spark_adds_to_a_stream_are_no_error() -> None:

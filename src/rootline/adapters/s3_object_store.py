@@ -55,6 +55,8 @@ from rootline.ports.object_store import (
     ObjectParts,
     ObjectStore,
     ObjectsUpTo,
+    ObjectUploads,
+    PendingUpload,
     Predecessor,
     PutReply,
     PutStatus,
@@ -141,6 +143,7 @@ _WHAT_TO_ALLOW: Final = (
 _TO_READ: Final = "s3:GetObject (for objects that do not exist: s3:ListBucket)"
 _RIGHTS: Final = {
     "PUT": "s3:PutObject",
+    "POST": "s3:PutObject",
     "GET": _TO_READ,
     "HEAD": _TO_READ,
     "LIST": "s3:ListBucket",
@@ -157,7 +160,7 @@ _WHAT_TO_CHECK: Final = {
 }
 
 
-class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo):
+class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectUploads):
     """The store of one warehouse in `bucket` under `prefix` (empty, or without `/` at its ends). For one event loop.
 
     `absolute_reads`: objects outside it are read only below these locations. Empty: anywhere.
@@ -220,6 +223,24 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo):
         except _NO_ANSWER as error:
             return PutReply(PutStatus.NO_ANSWER, None, f"{self._name}: PUT {key}: {_reason(error)}")
         return PutReply(PutStatus.CREATED, _date_of(answer))
+
+    @override
+    def url_of(self, key: str) -> str:
+        return f"s3://{self._bucket}/{self._prefix}{key}"
+
+    @override
+    async def complete_upload(self, upload: PendingUpload) -> None:
+        check_key(upload.key)
+        client, what = await self._opened(), f"POST {upload.key}"
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(upload.etags, 1)]
+        asked = {"Bucket": self._bucket, "Key": self._prefix + upload.key, "UploadId": upload.upload_id}
+        try:
+            async with self._reading(what):
+                await client.complete_multipart_upload(**asked, MultipartUpload={"Parts": parts})
+        except (ClientError, Unavailable) as error:
+            if await self.length_of(upload.key) == upload.length:
+                return  # completed by this request, whose answer was lost, or by an earlier one
+            raise self._refused(what, error) if isinstance(error, ClientError) else error from error
 
     @override
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:

@@ -1,7 +1,7 @@
 """Objects in a bucket (or a folder that behaves like one), under one warehouse: whole, in parts, or as files.
 
-Owns: the port, the optional ports beside it (`ObjectParts`, `ObjectsUpTo`, `ObjectFiles`) and the values they
-exchange. Does not own: the meaning of an answer for a commit (`put_rules`), deletion (`object_remover`).
+Owns: the port, the optional ports beside it (`ObjectParts`, `ObjectsUpTo`, `ObjectFiles`, `ObjectUploads`) and the
+values they exchange. Does not own: the meaning of an answer for a commit (`put_rules`), deletion (`object_remover`).
 Invariants: Keys are relative to the warehouse. Only reads accept absolute keys too (`s3://other/key`, `file:///p`,
 `/p`), which are not decoded. An object never changes once written. `put_if_absent` has exactly one winner for a key.
 Every wait has a deadline. If a store lacks an optional port, callers read whole objects.
@@ -163,5 +163,35 @@ class ObjectFiles(Protocol):
         Raises:
             Invalid: `file-missing`.
             Unavailable: `store-unavailable`.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PendingUpload:
+    """An upload in parts, all of which are stored. The object does not exist until the upload is completed.
+
+    `etags`: of the parts, in their order. `length`: of the object, in bytes.
+    """
+
+    key: ObjectKey
+    upload_id: str
+    etags: tuple[str, ...]
+    length: int
+
+
+@runtime_checkable
+class ObjectUploads(Protocol):
+    """A store in a bucket, to which other programs upload objects in parts."""
+
+    def url_of(self, key: str) -> str:
+        """The URL of an object, or of a folder: `s3://bucket/prefix/key`. It is not percent-encoded."""
+        ...
+
+    async def complete_upload(self, upload: PendingUpload) -> None:
+        """Complete an upload, so that the object exists. Nothing happens if it exists already.
+
+        Raises:
+            Unavailable: `store-unavailable`, `store-denied`. A repeated call is safe.
         """
         ...

@@ -268,7 +268,12 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
 
 
 def absolute_warehouse(url: str) -> str:
-    """`url` with a relative path made absolute, because the current folder differs between processes and may change."""
+    """`url` with a relative path made absolute, because the current folder differs between processes and may change.
+
+    `s3a://` is Hadoop's name for `s3://`.
+    """
+    if url.startswith("s3a://"):
+        return f"s3://{url.removeprefix('s3a://')}"
     is_url = ":" in url.partition("/")[0]  # or a mistake, which connecting refuses
     return url if is_url else str(Path(url).expanduser().absolute())
 

@@ -33,7 +33,6 @@ from rootline.client import checks
 from rootline.client.checks import DEFAULT_TIMEOUT_S
 from rootline.client.session import Session
 from rootline.client.time_travel import read_head
-from rootline.ports.object_store import ObjectFiles
 from rootline.schemas.errors import Invalid
 from rootline.schemas.object_keys import key_of, spark_folder
 from rootline.schemas.table_definition import TableDefinition
@@ -49,8 +48,9 @@ from rootline.spark.data_source import (
 )
 from rootline.spark.file_sink import QUERY_ID_PROPERTY
 from rootline.spark.fitted_columns import UnfitRows, fitted_columns
+from rootline.spark.hadoop_bucket import COMMITTED_IN_BUCKET, is_in_bucket, upload_folder, why_unreached
 from rootline.spark.options import SourceOptions, Use, parse_options
-from rootline.spark.parquet_files import is_plain, written_files
+from rootline.spark.parquet_files import place_for_spark, why_not_in_bucket, written_files
 from rootline.spark.spark_types import check_fit, check_types, renamed, resolved
 from rootline.spark.transform_columns import GROUP, sort_columns, with_group
 from rootline.storage.metadata.root_reader import read_definition
@@ -196,10 +196,8 @@ def append(
     check_fit(frame.schema, definition, options.table, is_case_sensitive=options.case_sensitive)
     names = [field.name for field in definition.schema.fields]
     frame = renamed(frame, resolved(frame.columns, names, is_case_sensitive=options.case_sensitive))
-    rows = (
-        "the warehouse is not a folder, or Spark would change its path"
-        if path is None
-        else handed_rows(frame, definition, is_case_sensitive=options.case_sensitive)
+    rows = _unreached(spark, options, definition, path) or handed_rows(
+        frame, definition, is_case_sensitive=options.case_sensitive
     )
     if isinstance(rows, str) or path is None:
         _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
@@ -214,12 +212,23 @@ def append(
 
 
 async def _target(session: Session, options: SourceOptions, place: str) -> tuple[TableAt, str | None]:
-    """The table's head, and the path of the folder for Spark's writer, or `None` if Spark cannot write there."""
+    """The table's head, and the path or `s3a://` URL of the folder for Spark's writer, or `None` if Spark cannot write
+    there.
+    """
     store = session.store
     header = (await read_head(store, options.table)).header
     table = TableAt(header.version, (await read_definition(store, header)).to_json(), header.definition.digest)
-    path = store.place_of(key_of(options.table, place)) if isinstance(store, ObjectFiles) else None
-    return table, path if path is not None and is_plain(path) else None
+    return table, place_for_spark(store, key_of(options.table, place))
+
+
+def _unreached(
+    spark: SparkSession, options: SourceOptions, definition: TableDefinition, path: str | None
+) -> str | None:
+    """The reason why Spark's writer cannot write to the folder."""
+    if path is None:
+        return "Spark would change the path of the warehouse"
+    unfit = why_not_in_bucket(definition) if is_in_bucket(path) else None
+    return unfit or why_unreached(spark, options.warehouse, to_write=True)
 
 
 def rows_told(counted: Observation, timeout_s: float, table: str) -> int:
@@ -258,18 +267,21 @@ def _append_files(
     path: str,
 ) -> None:
     counted = Observation()
+    url, committed = f"file://{path}", _COMMITTED_AT_ONCE
+    if is_in_bucket(path):
+        url, committed = upload_folder(path, is_partitioned=rows.is_partitioned), COMMITTED_IN_BUCKET
     frame = rows.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
     # sorted last, because Spark adds a sort by partition unless the plan ends with one that begins so
-    writer = (frame.sortWithinPartitions(*rows.order) if rows.order else frame).write.options(**_COMMITTED_AT_ONCE)
-    (writer.partitionBy(GROUP) if rows.is_partitioned else writer).parquet(f"file://{path}")
+    writer = (frame.sortWithinPartitions(*rows.order) if rows.order else frame).write.options(**committed)
+    (writer.partitionBy(GROUP) if rows.is_partitioned else writer).parquet(url)
     written = written_files(rows.frame.sparkSession, options, definition, place, path)
     expected = rows_told(counted, _COUNT_WAIT_S, options.table)
     if written.row_count != expected:
         raise Invalid(
             "rows-invalid",
             f"{options.table}: Spark wrote {expected} rows, but the folder {path} has {written.row_count}. Nothing was "
-            "committed. The warehouse must be a folder that all executors share; otherwise write with "
-            'df.write.format("rootline") to a bucket',
+            "committed. All executors must write to the same folder or bucket as the driver; otherwise write with "
+            'df.write.format("rootline")',
         )
     batch = WrittenBatch(
         written.files,

@@ -5,11 +5,11 @@ Does not own: planning (`planned_files`), the reads and writes themselves (`tabl
 one file (`data_file`).
 Invariants: Spark's reader gets a file only if it certainly returns the same rows as Rootline's. So no row of the file
 is deleted, and its footer has every wanted column with the table's name, id and type. A doubt costs time, never rows.
-The statistics and the partition of a written file are computed from its rows, never from a footer. A file that does not
-match the table is refused. A file has all field ids of the specification, also inside lists and maps, where Spark
-writes none. It names the table's sort order only if its rows are in it. A file is durable before it is described,
-because an intent may name it from then on. No two files have the same name, because a sweep recognizes references by
-name.
+The statistics and the partition of a written file are computed from its rows, never from a footer. A file in a bucket
+is copied to the disk for this, one at a time. A file that does not match the table is refused. A file has all field ids
+of the specification, also inside lists and maps, where Spark writes none. It names the table's sort order only if its
+rows are in it. A file is durable before it is described, because an intent may name it from then on. No two files have
+the same name, because a sweep recognizes references by name.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import functools
 import os
 import re
 import struct
+import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,19 +37,22 @@ from rootline.client.column_statistics import column_paths
 from rootline.client.data_file import DataFile
 from rootline.client.partition_split import are_sorted
 from rootline.client.session import Session, oldest_date
-from rootline.ports.object_store import ObjectFiles
+from rootline.ports.object_store import ObjectFiles, ObjectStore, ObjectUploads
 from rootline.schemas import intent
 from rootline.schemas.bytes.parquet_footer import with_field_ids
-from rootline.schemas.content_entry import FileFormat
-from rootline.schemas.errors import Invalid, Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.object_keys import key_of
+from rootline.schemas.content_entry import ContentEntry, FileFormat
+from rootline.schemas.errors import Invalid, RootlineError, Unavailable
+from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import SortOrder, TableDefinition
 from rootline.spark.connection import guest_lake
+from rootline.spark.hadoop_bucket import UploadedFile, completed_files, is_in_bucket, url_for_spark
 from rootline.spark.options import SourceOptions
 from rootline.spark.rewrite_jobs import on_cluster
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
-from rootline.storage.stored_objects import gather_bounded, stored_key
+from rootline.storage.rows.parquet_file import ParquetRows
+from rootline.storage.rows.stored_rows import PartReads, find_stored
+from rootline.storage.stored_objects import gather_bounded, parts_of, stored_key
 from rootline.tree.scan.file_task import FileTask
 
 if TYPE_CHECKING:
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
 FILES_MAX: Final = 10_000
 """Spark's driver checks each of its files. With more files our reader starts sooner, because it packs them itself."""
 _FOOTERS_AT_ONCE: Final = 8
+_FOOTERS_OF_BUCKET_AT_ONCE: Final = 32
+_FOOTER_ALONE: Final = PartReads(0, 0)
 _PLAIN_PATH: Final = re.compile(r"(?:/[A-Za-z0-9_.=+,@%~-]+)+")
 _HIDDEN: Final = ("_", ".")
 _SPARK_VERSION: Final = b"org.apache.spark.version"
@@ -79,12 +85,17 @@ _SCALARS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
-    """A file for Spark's reader. `may_hold_nan`: its bounds ignore NaN, so Spark's Parquet filters must not use
-    them.
+    """A file for Spark's reader. `path`: in a bucket the `s3a://` URL. `may_hold_nan`: its bounds ignore NaN, so
+    Spark's Parquet filters must not use them.
     """
 
     path: str
     may_hold_nan: bool
+
+    @property
+    def url(self) -> str:
+        """The file's URL for Spark."""
+        return self.path if is_in_bucket(self.path) else f"file://{self.path}"
 
 
 async def files_to_hand_over(
@@ -93,9 +104,7 @@ async def files_to_hand_over(
     """For each of `tasks` the file that Spark's Parquet reader may read, or `None` if our reader must."""
     store, columns = session.store, pa.schema([arrow_field_of(field) for field in fields])
     nothing: list[ParquetFile | None] = [None] * len(tasks)
-    if not isinstance(store, ObjectFiles) or not fields or not all(_is_shown_alike(field.type) for field in columns):
-        return nothing
-    if len(tasks) > FILES_MAX:
+    if not fields or len(tasks) > FILES_MAX or not all(_is_shown_alike(field.type) for field in columns):
         return nothing
     wanted, floats = bytes_of(columns), tuple(_floats_in(fields))
 
@@ -105,15 +114,56 @@ async def files_to_hand_over(
         entry = task.data
         if entry.file_format is not FileFormat.PARQUET or entry.key_metadata is not None:
             return None
-        path = await store.path_of(stored_key(table, entry.location))
-        if path is None or not is_plain(path):
-            return None
-        if not await asyncio.to_thread(is_as_wanted, path, entry.file_size_in_bytes, entry.record_count, wanted):
+        path = await _path_if_as_wanted(store, table, entry, wanted)
+        if path is None:
             return None
         known = (entry.content_stats.get(field_id) for field_id in floats)
         return ParquetFile(path, any(one is None or one.nan_value_count != 0 for one in known))
 
-    return await gather_bounded(tasks, looked_at, _FOOTERS_AT_ONCE)
+    at_once = _FOOTERS_AT_ONCE if isinstance(store, ObjectFiles) else _FOOTERS_OF_BUCKET_AT_ONCE
+    return await gather_bounded(tasks, looked_at, at_once)
+
+
+async def _path_if_as_wanted(store: ObjectStore, table: TableName, entry: ContentEntry, wanted: bytes) -> str | None:
+    """The path or `s3a://` URL of a file whose footer has the `wanted` columns. `None` for any other file."""
+    key = stored_key(table, entry.location)
+    if isinstance(store, ObjectFiles):
+        path = await store.path_of(key)
+        if path is None or not is_plain(path):
+            return None
+        size, rows = entry.file_size_in_bytes, entry.record_count
+        return path if await asyncio.to_thread(is_as_wanted, path, size, rows, wanted) else None
+    url = None if is_absolute(key) else place_for_spark(store, key)
+    if url is None or entry.file_size_in_bytes is None:
+        return None
+    asked = (url, entry.file_size_in_bytes, entry.record_count, wanted)
+    is_wanted = _known_in_buckets.get(asked)
+    if is_wanted is None:
+        try:
+            opened = await find_stored(store, table, entry, every_column=False, reads=_FOOTER_ALONE)
+            file = (await asyncio.to_thread(opened)).file
+        except RootlineError:
+            return None  # our reader reports the error
+        if len(_known_in_buckets) >= 4 * FILES_MAX:
+            _known_in_buckets.clear()
+        is_wanted = isinstance(file, ParquetRows) and _fits(file.file, entry.record_count, wanted)
+        _known_in_buckets[asked] = is_wanted
+    return url if is_wanted else None
+
+
+_known_in_buckets: Final[dict[tuple[str, int, int, bytes], bool]] = {}
+"""Whether files match, by URL, size, rows and columns. An object of a URL never changes."""
+
+
+def place_for_spark(store: ObjectStore, key: ObjectKey) -> str | None:
+    """The path of a file or folder, or its `s3a://` URL. `None` if Spark would take the name differently."""
+    if isinstance(store, ObjectFiles):
+        path = store.place_of(key)
+        return path if is_plain(path) else None
+    if not isinstance(store, ObjectUploads):
+        return None
+    url = url_for_spark(store.url_of(key))
+    return url if is_plain(url.removeprefix("s3a:/")) else None
 
 
 def is_plain(path: str) -> bool:
@@ -173,10 +223,14 @@ def is_as_wanted(path: str, size: int | None, rows: int, wanted: bytes) -> bool:
 def _has_columns(path: str, _modified_ns: int, _size: int, rows: int, wanted: bytes) -> bool:
     try:
         with pq.ParquetFile(path) as file:
-            stored, row_count, columns = file.schema_arrow, file.metadata.num_rows, file.schema
-            kinds = {columns.column(at).physical_type for at in range(len(columns))}
+            return _fits(file, rows, wanted)
     except (OSError, pa.ArrowException):
         return False
+
+
+def _fits(file: pq.ParquetFile, rows: int, wanted: bytes) -> bool:
+    stored, row_count, columns = file.schema_arrow, file.metadata.num_rows, file.schema
+    kinds = {columns.column(at).physical_type for at in range(len(columns))}
     names = [name.lower() for name in stored.names]
     if row_count != rows or "INT96" in kinds or len(set(names)) != len(names) or not _has_true_times(stored):
         return False
@@ -213,6 +267,9 @@ def _has_true_times(stored: pa.Schema) -> bool:
 
 _DRIVER_BYTES: Final = 512 * 1024 * 1024
 """Up to this many bytes are read on the driver, because a job would take longer to start."""
+_DRIVER_BYTES_OF_BUCKET: Final = 64 * 1024 * 1024
+_PART_BYTES: Final = 8 * 1024 * 1024
+_PARTS_AT_ONCE: Final = 4
 _DRIVER_THREADS: Final = 4
 _FILES_OF_TASK: Final = 100
 _FOOTER_END: Final = 8
@@ -236,21 +293,21 @@ class WrittenFiles:
 def written_files(
     spark: SparkSession, options: SourceOptions, definition: TableDefinition, place: str, path: str
 ) -> WrittenFiles:
-    """The files below `place`, a folder inside the table's folder, at the file path `path`.
+    """The files that Spark wrote to `place`, a folder inside the table's folder, at the file path or URL `path`.
 
     Raises:
         Invalid: `rows-invalid`, the rows of a file do not fit the table.
         Unavailable: `store-unavailable`.
     """
-    written = [found for found in Path(path).rglob("*.parquet") if not _is_hidden(found.relative_to(path))]
-    if not written:
+    files = completed_files(spark, options, place, path) if is_in_bucket(path) else _files_in(place, path)
+    if not files:
         return WrittenFiles()
-    paths = sorted(map(_renamed, written))
-    locations = [f"{place}/{found.relative_to(path).as_posix()}" for found in paths]
+    locations = sorted(file.location for file in files)
+    driver_bytes = _DRIVER_BYTES_OF_BUCKET if is_in_bucket(path) else _DRIVER_BYTES
     count = min(len(locations), _TASKS_OF_CORE * _cores(spark))
     count = max(count, -(-len(locations) // _FILES_OF_TASK))
     described = partial(_described, options, definition.to_json(), [locations[at::count] for at in range(count)])
-    if sum(found.stat().st_size for found in paths) <= _DRIVER_BYTES:
+    if sum(file.length for file in files) <= driver_bytes:
         with ThreadPoolExecutor(_DRIVER_THREADS) as threads:
             found = list(threads.map(described, range(count)))
     else:
@@ -259,6 +316,12 @@ def written_files(
     return WrittenFiles(
         tuple(file for share in shares for file in share.files), oldest_date(share.oldest_ms for share in shares)
     )
+
+
+def _files_in(place: str, path: str) -> list[UploadedFile]:
+    found = [file for file in Path(path).rglob("*.parquet") if not _is_hidden(file.relative_to(path))]
+    paths = map(_renamed, found)
+    return [UploadedFile(f"{place}/{file.relative_to(path).as_posix()}", file.stat().st_size) for file in paths]
 
 
 def _cores(spark: SparkSession) -> int:
@@ -289,31 +352,39 @@ def _described(
     ids = list(_element_ids(definition.schema.fields))
     files: list[intent.DataFile] = []
     dates: list[int | None] = []
-    for location in shares[number]:
-        path, date_ms = guest_lake(options).holder.run(partial(_settled, options=options, location=location, ids=ids))
-        try:
-            file = _file(path, location, definition, wanted)
-        except Invalid as error:
-            message = f"{options.table}: nothing was committed: {error.message}"
-            raise Invalid("rows-invalid", message) from error
-        if file is not None:
-            files.append(file)
-            dates.append(date_ms)
+    with tempfile.NamedTemporaryFile(prefix="rootline-") as scratch:
+        for location in shares[number]:
+            settle = partial(_settled, options=options, location=location, ids=ids, scratch=scratch)
+            path, date_ms = guest_lake(options).holder.run(settle)
+            try:
+                file = _file(path, location, definition, wanted)
+            except Invalid as error:
+                message = f"{options.table}: nothing was committed: {error.message}"
+                raise Invalid("rows-invalid", message) from error
+            if file is not None:
+                files.append(file)
+                dates.append(date_ms)
     return WrittenFiles(tuple(files), oldest_date(dates))
 
 
 async def _settled(
-    session: Session, options: SourceOptions, location: str, ids: Sequence[int | None]
+    session: Session, options: SourceOptions, location: str, ids: Sequence[int | None], scratch: IO[bytes]
 ) -> tuple[str, int | None]:
-    """Complete a file's ids and make it durable. Returns its path and the time at which it was written."""
+    """Complete a file's ids and make it durable. Returns its path, or the path of `scratch` with a copy of a file in a
+    bucket, and the time at which it was written.
+    """
     store, key = session.store, key_of(options.table, location)
-    assert isinstance(store, ObjectFiles), "Spark wrote into a folder"
-    path = await store.path_of(key)
+    path: str | None = scratch.name
+    if isinstance(store, ObjectFiles):
+        path = await store.path_of(key)
+        if path is not None:
+            if None in ids:
+                await asyncio.to_thread(_write_ids, path, [None, *ids])
+            await store.make_durable(key)
+    elif not await _is_copied(store, key, scratch):
+        path = None
     if path is None:
         raise Invalid("file-missing", f"{key}: Spark wrote this file, but it does not exist: run the write again")
-    if None in ids:
-        await asyncio.to_thread(_write_ids, path, [None, *ids])
-    await store.make_durable(key)
     return path, await store.stored_ms(key)
 
 
@@ -328,6 +399,13 @@ def _element_ids(fields: Sequence[NestedField]) -> Iterator[int | None]:
                 yield from (None, *_element_ids([element]))
             case MapType(key_field=key, value_field=value):
                 yield from (None, *_element_ids([key, value]))
+
+
+def why_not_in_bucket(definition: TableDefinition) -> str | None:
+    """The reason why files for this table cannot be written to a bucket by Spark, or `None`."""
+    if None in _element_ids(definition.schema.fields):
+        return "Spark writes no field ids inside lists and maps, and a footer in a bucket cannot be changed"
+    return None
 
 
 def _write_ids(path: str, ids: Sequence[int | None]) -> None:
@@ -352,6 +430,23 @@ def _write_ids(path: str, ids: Sequence[int | None]) -> None:
     except OSError as error:
         reason = f"{path}: cannot be changed: {error.strerror or error}. Nothing was committed: repeat the write"
         raise Unavailable("store-unavailable", reason) from error
+
+
+async def _is_copied(store: ObjectStore, key: ObjectKey, into: IO[bytes]) -> bool:
+    """Copy an object to a file of this machine, part by part. Returns whether it exists."""
+    parts = parts_of(store)
+    length = await parts.length_of(key)
+    if length is None:
+        return False
+    into.truncate(0)
+
+    async def copied(start: int) -> int:
+        body = await parts.part_of(key, start, _PART_BYTES)
+        return await asyncio.to_thread(os.pwrite, into.fileno(), body or b"", start)
+
+    if sum(await gather_bounded(range(0, length, _PART_BYTES), copied, _PARTS_AT_ONCE)) != length:
+        raise Unavailable("store-unavailable", f"{key}: a read ended early. Nothing was committed: repeat the write")
+    return True
 
 
 def _file(path: str, location: str, definition: TableDefinition, wanted: bytes) -> intent.DataFile | None:

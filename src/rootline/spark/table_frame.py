@@ -14,7 +14,7 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -32,6 +32,7 @@ from rootline.schemas.errors import Invalid
 from rootline.spark.batch_reader import TaskChoice
 from rootline.spark.connection import guest_lake
 from rootline.spark.data_source import ensure_registered, session_defaults
+from rootline.spark.hadoop_bucket import why_unreached
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.parquet_files import ParquetFile, files_to_hand_over
 from rootline.spark.spark_types import spark_schema_of
@@ -228,7 +229,9 @@ def table(
     names = None if columns is None else checks.texts(columns, "columns")
     if names is not None and (not names or len(set(names)) != len(names)):
         raise Invalid("setting-invalid", f"columns={list(names)!r:.200}: name each column once, and at least one")
-    shares = guest_lake(options).holder.run(lambda session: _shared_out(session, options, names, point))
+    reason = why_unreached(spark, options.warehouse)
+    share_out = partial(_shared_out, options=options, columns=names, point=point, by_spark=reason is None)
+    shares = guest_lake(options).holder.run(share_out)
     frames = [*_parquet_frame(spark, shares), *_other_frame(spark, options, names, shares)]
     frame = frames[0] if len(frames) == 1 else frames[0].union(frames[1])
     root, files = shares.plan.root.header, len(shares.tasks)
@@ -241,12 +244,13 @@ def table(
         files_skipped=root.totals.data_files - files,
         files_by_spark=len(shares.handed_over),
         rows_known=shares.count,
+        reason=reason,
     )
     return frame if shares.count is None else _with_count(frame, shares.count)
 
 
 async def _shared_out(
-    session: Session, options: SourceOptions, columns: tuple[str, ...] | None, point: PointInTime
+    session: Session, options: SourceOptions, columns: tuple[str, ...] | None, point: PointInTime, *, by_spark: bool
 ) -> _Shares:
     plan = await plan_files(session, options.table, options.where, point)
     wanted, tasks = RowsWanted.of(plan.definition, columns), tuple(plan.scan.tasks())
@@ -254,7 +258,7 @@ async def _shared_out(
     condition = None if bound.is_always_true else spark_condition(bound.condition, schema)
     found: Sequence[ParquetFile | None] = [None] * len(tasks)
     fields = tuple(wanted.fields_with(bound))
-    if len(wanted.own_fields) == len(wanted.fields):
+    if by_spark and len(wanted.own_fields) == len(wanted.fields):
         found = await files_to_hand_over(session, options.table, tasks, fields)
     numbers = {
         number
@@ -282,7 +286,7 @@ def _parquet_frame(spark: SparkSession, shares: _Shares) -> list[DataFrame]:
     reader = spark.read.schema(spark_schema_of(Schema(*shares.fields))).options(
         **_READ_AS_IT_IS, **_TRUST_NO_DICTIONARY, **doubt
     )
-    frame = reader.parquet(*(f"file://{file.path}" for file in files))
+    frame = reader.parquet(*(file.url for file in files))
     if shares.condition is not None:
         frame = frame.where(shares.condition)
     return [frame.select(*(quoted(field.name) for field in shares.wanted.fields))]

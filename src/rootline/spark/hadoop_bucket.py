@@ -1,0 +1,261 @@
+"""Spark's own access to a warehouse in a bucket, through Hadoop's S3A, and writes into it without renames.
+
+Owns: the check that a session reaches the bucket, the settings that S3A lacks, the names of objects for Spark, the
+completion of uploads by Spark's writer. Does not own: the reads and writes themselves (`table_frame`,
+`parquet_append`), describing files (`parquet_files`), the requests of our own client (`ObjectUploads`).
+Invariants: a setting of the session is never changed. Keys are set for one bucket, in Hadoop's configuration and never
+in options, because plans show options. No value is logged, by py4j neither. An object exists under its final name only
+after Spark's job has succeeded, and only if its task succeeded. No two files have the same name.
+
+Theory. Hadoop's committer renames files, and S3A copies an object to rename it. Below a folder whose name begins with
+`__magic_job-`, S3A uploads a file in parts to its place outside of that folder, and does not complete the upload.
+Instead it writes two small objects: an empty one with the name of the file, and `NAME.pending`, which names the upload
+and its parts. The committer renames only these two. After the job, the driver completes the uploads that they name.
+Uploads of other attempts never become objects, also if such a task is still running.
+
+Committer's version 2 moves the two objects when a task ends, so tasks do it in parallel. If a task dies meanwhile, its
+next attempt replaces them. If an attempt has other partitions than the one before, objects of both remain. Then two
+attempts of one task are found, and the write is refused.
+
+Source: Hadoop, "S3A committers: architecture and implementation", decision 0144.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from rootline.client.session import Session
+from rootline.connect import engine_storage, store_settings, warehouse_url
+from rootline.ports.object_store import ObjectUploads, PendingUpload
+from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.object_keys import key_of, table_prefix
+from rootline.spark.connection import guest_lake
+from rootline.spark.options import SourceOptions
+from rootline.storage.stored_objects import gather_bounded
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_SCHEME: Final = "s3a://"
+_PLACE: Final = {"endpoint": "s3.endpoint", "path.style.access": "s3.path-style-access", "endpoint.region": "s3.region"}
+_KEYS: Final = {
+    "access.key": "s3.access-key-id",
+    "secret.key": "s3.secret-access-key",
+    "session.token": "s3.session-token",
+    "aws.credentials.provider": "",
+}
+"""Names of S3A's settings, and of the same settings for Iceberg's clients. If one is set, all of its group are kept."""
+_DEFAULTS: Final = "core-default.xml"
+_SPARKS_ENDPOINT: Final = "s3.amazonaws.com"
+_SPARKS_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""Variables that Spark copies into S3A's settings."""
+_MAGIC: Final = "fs.s3a.capability.magic.committer"
+_IN_MEMORY: Final = "fs.s3a.committer.magic.track.commits.in.memory.enabled"
+_CHECKSUM: Final = "fs.s3a.create.checksum.algorithm"
+_reached: Final[dict[tuple[str, str], str | None]] = {}
+
+
+def url_for_spark(url: str) -> str:
+    """The `s3a://` URL of an `s3://` URL."""
+    return _SCHEME + url.partition("://")[2]
+
+
+def is_in_bucket(place: str) -> bool:
+    """Whether `place` is a URL for S3A, and not a path."""
+    return place.startswith(_SCHEME)
+
+
+def why_unreached(spark: SparkSession, warehouse: str, *, to_write: bool = False) -> str | None:
+    """The reason why Spark's own reader, or its writer, cannot use a warehouse. `None` if it can, or if the warehouse
+    is in a folder.
+
+    Settings that S3A lacks are set. Only a session that reaches the bucket is remembered.
+    """
+    url = warehouse_url(warehouse)
+    if not url.startswith("s3://"):
+        return None
+    java = getattr(spark, "_jvm", None)
+    if java is None:
+        return "a client of Spark Connect cannot configure Spark's access to a bucket"
+    bucket = url.removeprefix("s3://").partition("/")[0]
+    known = (spark.sparkContext.applicationId, bucket)
+    if known not in _reached:
+        if _conf(spark).getClassByNameOrNull(_S3A) is None:
+            version = java.org.apache.hadoop.util.VersionInfo.getVersion()
+            return f"hadoop-aws {version} is not on Spark's classpath (docs/spark.md, In a bucket)"
+        ours = engine_storage(url, store_settings().s3, share_keys=True)
+        try:
+            _hand_over(spark, bucket, ours)
+            path = java.org.apache.hadoop.fs.Path(f"{url_for_spark(url)}/")
+            files = path.getFileSystem(_conf(spark))
+            files.exists(path)
+            _reached[known] = _why_not_written(files, path)
+        except Exception as error:  # of many Java classes, some of which PySpark converts
+            return f"Spark cannot read the bucket: {_kind_of(error)}"
+    return _reached[known] if to_write else None
+
+
+def _kind_of(error: Exception) -> str:
+    """The class of an error of Java. Its text may have more than a log should."""
+    java = getattr(error, "java_exception", None)
+    return type(error).__name__ if java is None else str(java.getClass().getName())
+
+
+def _conf(spark: SparkSession) -> Any:
+    """Hadoop's configuration of this session."""
+    return spark._jsparkSession.sessionState().newHadoopConf()
+
+
+def _why_not_written(files: Any, path: Any) -> str | None:
+    conf = files.getConf()
+    if not files.hasPathCapability(path, _MAGIC) or conf.getBoolean(_IN_MEMORY, False):
+        return f"fs.s3a.committer.magic.enabled is not true, or {_IN_MEMORY} is"
+    return f"{_CHECKSUM} is set" if conf.get(_CHECKSUM) else None
+
+
+def _hand_over(spark: SparkSession, bucket: str, ours: Mapping[str, str]) -> None:
+    """Set our settings for the bucket, except groups of which the session has one."""
+    known, shared = _conf(spark), spark.sparkContext._jsc.hadoopConfiguration()
+    with _py4j_is_quiet():
+        for group in (_PLACE, _KEYS):
+            names = [f"fs.s3a.{of}{name}" for name in group for of in ("", f"bucket.{bucket}.")]
+            if any(_is_set(known, name) for name in names):
+                continue
+            for name, own in group.items():
+                if own in ours:
+                    shared.set(f"fs.s3a.bucket.{bucket}.{name}", ours[own])
+
+
+def _is_set(conf: Any, name: str) -> bool:
+    """Whether the session sets it, rather than Hadoop or Spark."""
+    value, sources = conf.get(name), conf.getPropertySources(name)
+    if not value or value in (_SPARKS_ENDPOINT, *map(os.environ.get, _SPARKS_KEYS)):
+        return False
+    return sources is None or list(sources)[-1:] != [_DEFAULTS]
+
+
+@contextlib.contextmanager
+def _py4j_is_quiet() -> Iterator[None]:
+    """Keep py4j from logging its commands, as it does at the level DEBUG."""
+    logger = logging.getLogger("py4j")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+COMMITTED_IN_BUCKET: Final = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+_FOLDER: Final = "__magic_job-rootline"
+_BASE: Final = "__base"
+"""Below this folder, S3A keeps the folders of a file's place. Without it, all files are in one folder."""
+_TEMPORARY: Final = "_temporary"
+_PENDING: Final = ".pending"
+_ATTEMPT: Final = re.compile(r"/attempt_\d+_\d+_m_(\d+)_(\d+)/")
+_REQUESTS_AT_ONCE: Final = 32
+_RENAMES_AT_ONCE: Final = 8
+
+
+def upload_folder(url: str, *, is_partitioned: bool) -> str:
+    """The URL to which Spark's writer must write for files in the folder `url`."""
+    return f"{url}/{_FOLDER}/{_BASE}" if is_partitioned else f"{url}/{_FOLDER}"
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedFile:
+    """A file in the bucket. `location`: relative to the table."""
+
+    location: str
+    length: int
+
+
+def completed_files(spark: SparkSession, options: SourceOptions, place: str, url: str) -> list[UploadedFile]:
+    """Complete the files that a successful job wrote to `upload_folder(url)`.
+
+    `place`: the same folder, relative to the table's. Files of several partitions have the same name in Spark, so each
+    of them is copied to another name inside the bucket.
+
+    Raises:
+        Invalid: `rows-invalid`, it is unclear which files belong to the job.
+        Unavailable: `store-unavailable`, `store-denied`. Files that are complete by then are orphans.
+    """
+    files = guest_lake(options).holder.run(partial(_completed, table=options.table, place=place))
+    java: Any = spark._jvm
+    path = java.org.apache.hadoop.fs.Path
+    store = path(url).getFileSystem(_conf(spark))
+
+    def renamed(file: UploadedFile) -> UploadedFile:
+        inside = file.location.removeprefix(place)
+        if f"/{_TEMPORARY}/" not in inside:
+            return file
+        name, reason = f"/{uuid.uuid4()}.parquet", "the name does not exist"
+        try:
+            is_renamed = store.rename(path(url + inside), path(url + name))
+        except Exception as error:
+            is_renamed, reason = False, _kind_of(error)
+        if not is_renamed:
+            raise Unavailable("store-unavailable", f"{url}{inside}: cannot be renamed: {reason}. Nothing was committed")
+        return UploadedFile(place + name, file.length)
+
+    with ThreadPoolExecutor(_RENAMES_AT_ONCE) as threads:
+        found = list(threads.map(renamed, files))
+    with contextlib.suppress(Exception):  # a sweep deletes what remains
+        store.delete(path(f"{url}/{_FOLDER}"), True)
+        store.delete(path(f"{url}/{_TEMPORARY}"), True)
+    return found
+
+
+async def _completed(session: Session, table: TableName, place: str) -> list[UploadedFile]:
+    store = session.store
+    assert isinstance(store, ObjectUploads), "Spark wrote into a bucket"
+    uploads, prefix = store, key_of(table, place)
+    keys = (await session.store.list(f"{prefix}/{_FOLDER}/")).keys
+    named = [key for key in keys if key.endswith(_PENDING) and f"/{_TEMPORARY}/" not in key]
+    attempts: defaultdict[str, set[str]] = defaultdict(set)
+
+    async def read(key: ObjectKey) -> PendingUpload:
+        found = await session.store.get(key)
+        try:
+            stated = json.loads(found.body if found is not None else b"")
+            [(task, attempt)] = _ATTEMPT.findall(stated["uri"])
+            attempts[task].add(attempt)
+            tags = tuple(tag if isinstance(tag, str) else str(tag["etag"]) for tag in stated["etags"])
+            url = f"s3://{stated['bucket']}/{stated['destinationKey']}"
+            if not url.startswith(f"{uploads.url_of(prefix)}/"):
+                raise ValueError(url)
+            ours = ObjectKey(url.removeprefix(uploads.url_of("")))
+            return PendingUpload(ours, stated["uploadId"], tags, int(stated["length"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Invalid(
+                "rows-invalid",
+                f"{key}: Hadoop describes an upload in an unknown way. Nothing was committed: write with "
+                'df.write.format("rootline"), and report this with the version of Hadoop',
+            ) from error
+
+    pending = await gather_bounded(named, read, _REQUESTS_AT_ONCE)
+    if any(len(of_task) > 1 for of_task in attempts.values()):
+        raise Invalid(
+            "rows-invalid",
+            f"{table}: a task died while it committed its files, and its next attempt wrote other ones. Nothing was "
+            "committed: repeat the write",
+        )
+    await gather_bounded(pending, uploads.complete_upload, _REQUESTS_AT_ONCE)
+    own = table_prefix(table)
+    return [UploadedFile(upload.key.removeprefix(own), upload.length) for upload in pending]

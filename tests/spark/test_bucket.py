@@ -1,0 +1,258 @@
+"""A table in a bucket: Spark's own reader and writer use it through S3A, and what they lack is handed to them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from structlog.testing import capture_logs
+
+import rootline.spark
+from rootline.client.lake import Lake
+from rootline.client.session import Session
+from rootline.client.table_handle import TableHandle
+from rootline.connect import connect
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.object_keys import OwnKind, own_kind
+from rootline.spark import connection, hadoop_bucket
+from rootline.spark.options import parse_options
+from tests.services.s3_service import SECRET, S3Service
+from tests.spark.conftest import FLIGHTS
+from tests.spark.file_stream import PATIENCE_S
+
+pytestmark = [pytest.mark.spark, pytest.mark.services]
+COLUMNS = "id long, carrier string, delay double"
+TABLE = TableName("demo.flights")
+
+
+class Bucket:
+    """A lake in a bucket whose log is in a folder of this test. This process hosts its coordinator."""
+
+    def __init__(self, service: S3Service, folder: Path) -> None:
+        self.service, self.prefix = service, folder.name
+        self.warehouse, self.log = f"s3://{service.bucket}/{self.prefix}", f"sqlite://{folder / 'log'}"
+        self.at = {"warehouse": self.warehouse, "log": self.log}
+        self.lake: Lake = connect(self.warehouse, log=self.log)
+
+    def append(self, frame: DataFrame, **how: Any) -> str | None:
+        """Append; returns the reason why Spark's own writer did not write, if there is one."""
+        with capture_logs() as logs:
+            rootline.spark.append(frame, TABLE, **self.at, **how)
+        [line] = [line for line in logs if line.get("action") == "spark-append"]
+        return line.get("reason")
+
+    def table(self, spark: SparkSession, **how: Any) -> DataFrame:
+        return rootline.spark.table(spark, TABLE, **self.at, **how)
+
+    def keys(self) -> list[str]:
+        """The locations of all objects of the table that Spark's writes left."""
+
+        async def listed(session: Session) -> list[str]:
+            found = await session.store.list("demo/flights/data/")
+            return [key.removeprefix("demo/flights/") for key in found.keys]
+
+        return self.lake.holder.run(listed)
+
+
+@pytest.fixture
+def bucket(
+    s3_service: S3Service, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bucket]:
+    for name, value in s3_service.environment().items():
+        monkeypatch.setenv(name, value)
+    with monkeypatch.context() as patch:
+        for name, value in s3_service.environment().items():
+            patch.setitem(spark.sparkContext.environment, name, value)
+        rootline.spark.register(spark)  # its Python workers have the settings from now on
+        found = Bucket(s3_service, tmp_path)
+        with found.lake:
+            yield found
+            connection.guest_lake(parse_options({"path": TABLE, **found.at})).close()
+            connection._guest.cache_clear()
+    rootline.spark.register(spark)
+
+
+@pytest.fixture
+def flights(bucket: Bucket) -> TableHandle:
+    """An empty table."""
+    return bucket.lake.create_table(TABLE, FLIGHTS)
+
+
+def some(spark: SparkSession, start: int = 0, partitions: int = 2) -> DataFrame:
+    rows = [(at, ["UA", "AA", None][at % 3], float(at)) for at in range(start, start + 12)]
+    return spark.createDataFrame(rows, COLUMNS).repartition(partitions)
+
+
+def ids(frame: DataFrame) -> list[int]:
+    return sorted(row.id for row in frame.select("id").collect())
+
+
+def test_without_s3a_python_reads_and_writes_and_a_line_says_what_is_missing(
+    spark: SparkSession, bucket: Bucket, flights: TableHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hadoop_bucket, "_S3A", "org.apache.hadoop.fs.absent.S3A")
+    monkeypatch.setattr(hadoop_bucket, "_reached", {})
+    reason = bucket.append(some(spark))
+    assert reason is not None
+    assert "hadoop-aws 3." in reason
+    with capture_logs() as logs:
+        assert ids(bucket.table(spark)) == list(range(12))
+    assert [line["reason"] for line in logs if line.get("action") == "spark-table"] == [reason]
+
+
+def test_sparks_own_writer_and_reader_use_a_bucket_and_no_plan_shows_a_key(
+    s3a: SparkSession, bucket: Bucket, flights: TableHandle
+) -> None:
+    assert bucket.append(some(s3a)) is None
+    places = {task.location for task in flights.scan().plan()}
+    assert set(bucket.keys()) == places, "nothing else remains in the bucket"
+    assert all(own_kind(place) is OwnKind.DATA_FILE for place in places)
+    assert list(flights.check(data_files="all")) == []
+
+    frame = bucket.table(s3a, where="id >= 3")
+    shown = frame._jdf.queryExecution().toString()
+    assert "FileScan parquet" in shown
+    assert "BatchScan" not in shown
+    assert ids(frame) == list(range(3, 12))
+    assert frame.where("carrier = 'UA'").count() == 3
+    assert (bucket.table(s3a).count(), frame.select("id").count()) == (12, 9)
+    assert SECRET not in shown
+
+
+@pytest.mark.parametrize("terms", [["carrier"], ["truncate(5, id)", "carrier"]])
+def test_each_file_of_a_partitioned_table_has_a_name_of_its_own(s3a: SparkSession, bucket: Bucket, terms: Any) -> None:
+    flights = bucket.lake.create_table(TABLE, FLIGHTS, partition_by=terms)
+    assert bucket.append(some(s3a)) is None
+    places = [task.location for task in flights.scan().plan()]
+    assert sorted(bucket.keys()) == sorted(places)
+    assert len({Path(place).name for place in places}) == len(places) > 3
+    assert all(own_kind(place) is OwnKind.DATA_FILE for place in places)
+    assert list(flights.check(data_files="all")) == []
+    assert ids(bucket.table(s3a)) == list(range(12))
+
+
+def test_each_batch_of_a_stream_lands_once(
+    s3a: SparkSession, bucket: Bucket, flights: TableHandle, tmp_path: Path
+) -> None:
+    appender = rootline.spark.batch_appender(TABLE, **bucket.at)
+    checkpoint = tmp_path / "checkpoint"
+
+    def run() -> None:
+        stream = s3a.readStream.schema(COLUMNS).parquet(str(tmp_path / "source")).writeStream.foreachBatch(appender)
+        query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        assert query.awaitTermination(PATIENCE_S)
+
+    for number in range(2):
+        some(s3a, 12 * number, 1).write.mode("append").parquet(str(tmp_path / "source"))
+        run()
+        (checkpoint / "commits" / f"{number}").unlink()  # Spark crashed before it noted the end of the batch
+        (checkpoint / "commits" / f".{number}.crc").unlink(missing_ok=True)
+        run()
+        assert ids(bucket.table(s3a)) == list(range(12 * number + 12))
+
+
+def test_a_job_that_fails_or_is_killed_adds_nothing_and_a_sweep_knows_what_it_left(
+    s3a: SparkSession, bucket: Bucket, flights: TableHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = some(s3a).selectExpr("id", "carrier", "if(id = 11, double(raise_error('no such delay')), delay) delay")
+    with pytest.raises(Exception, match="no such delay"):
+        bucket.append(failing)
+
+    def killed(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rootline.spark.parquet_files.completed_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            bucket.append(some(s3a))
+    kept = bucket.keys()
+    assert [key for key in kept if key.endswith(".pending")], "uploads that were never completed"
+    assert {own_kind(key) for key in kept} == {OwnKind.DATA_FILE}
+    assert flights.head().version == 0
+    assert bucket.append(some(s3a)) is None
+    assert ids(bucket.table(s3a)) == list(range(12))
+
+
+def test_rows_change_and_files_are_compacted_beside_sparks_own_files(
+    s3a: SparkSession, bucket: Bucket, flights: TableHandle
+) -> None:
+    for start in (0, 12):
+        assert bucket.append(some(s3a, start)) is None
+    assert rootline.spark.delete_where(s3a, TABLE, "id in (3, 20)", **bucket.at).deleted == 2
+    assert ids(bucket.table(s3a)) == [at for at in range(24) if at not in (3, 20)]
+    packed = rootline.spark.compact(s3a, TABLE, **bucket.at)
+    assert (packed.files_before, packed.files_after, packed.rows) == (4, 1, 22)
+    frame = bucket.table(s3a)
+    assert "FileScan parquet" in frame._jdf.queryExecution().toString()
+    values = {"delay": "delay + 1000"}
+    changed = rootline.spark.update_where(s3a, TABLE, "id < 2", values, mode="copy-on-write", **bucket.at)
+    assert changed.updated == 2
+    source = s3a.createDataFrame([(2, 5.0), (99, 7.0)], "id long, delay double")
+    merged = rootline.spark.merge_into(s3a, TABLE, source, on=["id"], **bucket.at)
+    assert (merged.updated, merged.inserted) == (1, 1)
+    rows = {row.id: row.delay for row in bucket.table(s3a, where="id < 3 or id = 99").collect()}
+    assert rows == {0: 1000.0, 1: 1001.0, 2: 5.0, 99: 7.0}
+    assert list(flights.check(data_files="all")) == []
+
+
+def test_uploads_of_two_attempts_of_one_task_are_refused(bucket: Bucket) -> None:
+    """The first attempt died while it committed, and the second one has other partitions."""
+    folder = "demo/flights/data/spark-write=1/__magic_job-rootline/__base"
+
+    def pending(attempt: int, group: int) -> tuple[ObjectKey, bytes]:
+        name = f"partition_group={group}/part-00000-a.c000.snappy.parquet"
+        own = f"_temporary/0/_temporary/attempt_202611290230_0001_m_000000_{attempt}/{name}"
+        stated = {
+            "uri": f"s3a://{bucket.service.bucket}/{bucket.prefix}/{folder}/{own}",
+            "bucket": bucket.service.bucket,
+            "destinationKey": f"{bucket.prefix}/demo/flights/data/spark-write=1/{own}",
+            "uploadId": "1",
+            "etags": ["a", {"etag": "b"}],
+            "length": 4,
+        }
+        return ObjectKey(f"{folder}/{name}.pending"), json.dumps(stated).encode()
+
+    async def attempted(session: Session) -> None:
+        for attempt in (7, 8):
+            await session.store.put_if_absent(*pending(attempt, attempt))
+        await hadoop_bucket._completed(session, TABLE, "data/spark-write=1")
+
+    with pytest.raises(Invalid, match="next attempt wrote other ones"):
+        bucket.lake.holder.run(attempted)
+
+
+def test_a_setting_of_the_session_is_kept_and_what_it_lacks_is_handed_over_without_a_log_line(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    ours = {
+        "s3.endpoint": "http://127.0.0.1:1",
+        "s3.region": "auto",
+        "s3.path-style-access": "true",
+        "s3.access-key-id": "a",
+        "s3.secret-access-key": SECRET,
+    }
+    conf.set("fs.s3a.bucket.theirs.endpoint", "http://127.0.0.1:2")
+    caplog.set_level(logging.DEBUG)
+    for bucket in ("theirs", "ours"):
+        hadoop_bucket._hand_over(spark, bucket, ours)
+    assert SECRET not in caplog.text, "py4j logs each command at this level"
+    caplog.set_level(logging.WARNING)
+    try:
+        assert conf.get("fs.s3a.bucket.theirs.endpoint") == "http://127.0.0.1:2"
+        assert conf.get("fs.s3a.bucket.theirs.path.style.access") is None
+        assert conf.get("fs.s3a.bucket.theirs.access.key") == "a"
+        assert conf.get("fs.s3a.bucket.ours.endpoint") == "http://127.0.0.1:1"
+        assert conf.get("fs.s3a.bucket.ours.endpoint.region") == "auto"
+        assert conf.get("fs.s3a.bucket.ours.secret.key") == SECRET
+        assert conf.get("fs.s3a.secret.key") != SECRET, "it is for one bucket alone"
+    finally:
+        for setting in ("endpoint", "path.style.access", "endpoint.region", "access.key", "secret.key"):
+            for bucket in ("theirs", "ours"):
+                conf.unset(f"fs.s3a.bucket.{bucket}.{setting}")
