@@ -62,6 +62,7 @@ from rootline.schemas.object_keys import key_of, spark_folder
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_commit import QUERY_WRITER_PREFIX, WrittenBatch, commit_append
 from rootline.spark.connection import guest_lake
+from rootline.spark.daemon import classic_context
 from rootline.spark.data_source import ensure_registered, session_defaults
 from rootline.spark.file_sink import QUERY_ID_PROPERTY
 from rootline.spark.options import SourceOptions, Use, parse_options
@@ -421,10 +422,13 @@ def batch_appender(
     table = checks.text(name, "name")
 
     def append_batch(batch: DataFrame, number: int) -> None:
-        query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
+        context = classic_context(batch.sparkSession)
+        query_id = None if context is None else context.getLocalProperty(QUERY_ID_PROPERTY)
         if writer_id is None and not query_id:
             raise Invalid(
-                "setting-invalid", f"{table}: Spark provides no id of the query: give batch_appender a writer_id"
+                "setting-invalid",
+                f"{table}: Spark provides no id of the query, as with Spark Connect: give batch_appender a writer_id, "
+                "or use writeStream.format('rootline')",
             )
         writer = writer_id or f"{QUERY_WRITER_PREFIX}{query_id}"
         append(
