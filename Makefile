@@ -95,9 +95,7 @@ site: setup ## the documents as a site in build/site; a dead link, or anything f
 	$(STAGE) site $(BIN)/python -m tests.documents.build_site
 
 py-files: setup ## the library as a zip for spark-submit --py-files: build/rootline.zip
-	rm -rf build/wheel
-	$(STAGE) py-files $(BIN)/python -m hatchling build --target wheel --directory build/wheel
-	cp build/wheel/*.whl build/rootline.zip
+	$(STAGE) py-files .ci/py_files $(BIN)/python build/rootline.zip
 
 release: setup setup-java ## build wheel and sdist of HEAD twice, compare, try each extra in an environment of its own; writes dist/
 	$(STAGE) release $(BIN)/python -m tests.release $(ARGS)

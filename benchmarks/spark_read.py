@@ -2,7 +2,8 @@
 
 Owns: the queries and their table. Does not own: interleaving (`measure`), the rows (`scan_speed`).
 Invariants: subject and yardstick answer alike, in one session, in turn; each sample makes its DataFrame again, so that
-planning counts. `format("rootline")` is measured beside, for what it costs where it has to be used.
+planning counts. `format("rootline")` is measured beside, for what it costs where it has to be used: with every column,
+as Spark asks for them, and with the columns that the query needs.
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ TABLE: Final = "demo.flights"
 Query = Callable[["DataFrame"], object]
 Open = Callable[[str | None], "DataFrame"]
 TABLE_WAY: Final = "rootline.spark.table"
+_NAMED_WAY: Final = 'format("rootline") with option columns'
+_NAMED: Final = {
+    "count": "is_late",
+    "scan: one number of each of six columns": "id,ts,tail,arrival_delay,distance,day",
+    "filter: delay > 40": "id,delay",
+    "aggregate: by carrier": "carrier,distance",
+    "selective: one id": "id,number",
+}
+"""The columns of each query."""
 _SUMS: Final = ("sum(id)", "max(ts)", "max(tail)", "sum(arrival_delay)", "sum(distance)", "max(day)")
 """Of whole numbers, which come to the same in any order."""
 
@@ -95,6 +105,15 @@ def measured(spark: SparkSession, warehouse: str, paths: list[str], log: str | N
         return spark.read.parquet(*paths)
 
     where_it_is = ", in a bucket" if log else ""
+    given = {"warehouse": warehouse, **({"log": log} if log else {})}
+
+    def named(columns: str) -> Open:
+        def opened(where: str | None) -> DataFrame:
+            reader = spark.read.format("rootline").options(**given, columns=columns)
+            return (reader if where is None else reader.option("where", where)).load(TABLE)
+
+        return opened
+
     return [
         _compared(
             f"{what}, {by}, {ROWS:,} rows{where_it_is}",
@@ -104,7 +123,7 @@ def measured(spark: SparkSession, warehouse: str, paths: list[str], log: str | N
             target if by == TABLE_WAY else "",
         )
         for what, (query, where, target) in queries(ROWS).items()
-        for by, opened in ways_of(spark, warehouse, log).items()
+        for by, opened in {**ways_of(spark, warehouse, log), _NAMED_WAY: named(_NAMED[what])}.items()
     ]
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.spark.batch_reader import BatchReader, ScanPartition, packed
+from rootline.spark.batch_reader import BatchReader, ScanPartition, packed, partition_bytes
 from rootline.spark.data_source import RootlineDataSource, register, session_defaults
 from rootline.workers.app import WorkerService
 from tests.spark.conftest import FLIGHTS
@@ -120,6 +120,16 @@ def test_a_frame_that_was_filtered_has_all_its_rows_when_it_is_used_again(load: 
 
 
 @pytest.mark.usefixtures("table")
+def test_spark_still_keeps_a_pushed_filter_on_the_frame_which_is_why_filters_are_pushed_on_request_only(
+    load: Load, spark: SparkSession
+) -> None:
+    with setting(spark, PUSH_DOWN, "true"):
+        frame = load(pushFilters="true")
+        assert frame.where("carrier = 'AA'").count() == 2
+        assert frame.count() == 2, "it is 8 now: push filters by default for this Spark (decision 0092)"
+
+
+@pytest.mark.usefixtures("table")
 def test_spark_refuses_push_down_while_its_own_setting_is_off(load: Load) -> None:
     with pytest.raises(Exception, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
         load(pushFilters="true").count()
@@ -167,6 +177,16 @@ def test_files_are_packed_into_partitions_by_size(folder: Path) -> None:
     (partition,) = reader_of(folder).partitions()
     assert isinstance(partition, ScanPartition)
     assert [len(group) for group in packed(partition.tasks, 8 * 1024 * 1024)] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("total_mb", "processors", "count"), [(0, 8, 0), (12, 8, 1), (60, 2, 2), (60, 8, 4), (500, 2, 4), (500, 8, 8)]
+)
+def test_every_processor_has_as_many_partitions_as_the_others_unless_these_would_be_small(
+    total_mb: int, processors: int, count: int
+) -> None:
+    size = partition_bytes(total_mb * 1024 * 1024, processors)
+    assert -(-total_mb * 1024 * 1024 // size) == count
 
 
 def test_older_versions_are_read_by_version_snapshot_tag_or_moment(load: Load, table: TableHandle) -> None:

@@ -14,8 +14,9 @@ from rootline import Invalid
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.table_definition import TableDefinition
-from rootline.spark.data_source import BatchWriter, RootlineDataSource
+from rootline.spark.data_source import RootlineDataSource
 from rootline.spark.replaced_rows import filter_of_partitions
+from rootline.spark.source_writers import BatchWriter
 from tests.spark.conftest import FLIGHTS
 
 

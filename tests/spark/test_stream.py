@@ -18,8 +18,9 @@ from rootline.adapters.open import LAKE_FOLDER
 from rootline.adapters.posix_files import LakeLock
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
-from rootline.spark.data_source import RootlineDataSource, StreamWriter, register
+from rootline.spark.data_source import RootlineDataSource, register
 from rootline.spark.file_sink import FilesWritten
+from rootline.spark.source_writers import StreamWriter
 from tests.spark.conftest import FLIGHTS
 from tests.spark.file_stream import COLUMNS, PATIENCE_S, Stream, ids
 

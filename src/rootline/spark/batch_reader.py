@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -185,6 +186,7 @@ def _digest(tasks: Iterator[FileTask]) -> str:
 
 
 PARTITION_BYTES: Final = 128 * 1024 * 1024
+_PARTITION_BYTES_MIN: Final = 16 * 1024 * 1024
 _FILE_OPEN_COST_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -207,7 +209,7 @@ class BatchReader(DataSourceReader):
         self.pushed: BooleanExpression | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The files that may match, packed to about 128 MiB each."""
+        """The files that may match, packed to at most about 128 MiB each."""
         where, point = self._filter(), PointInTime(version=self.version)
         plan = guest_lake(self.options).holder.run(
             lambda session: plan_files(session, self.options.table, where, point)
@@ -215,8 +217,9 @@ class BatchReader(DataSourceReader):
         tasks: Iterable[FileTask] = plan.scan.tasks()
         if self.options.files_of_plan is not None:
             tasks = TaskChoice.parse(self.options.files_of_plan).chosen(tuple(tasks))
-        groups = packed(tasks, PARTITION_BYTES)
-        return [ScanPartition(tuple(tasks), self.definition) for tasks in groups] or [
+        tasks = tuple(tasks)
+        groups = packed(tasks, partition_bytes(sum(map(_cost, tasks)), os.cpu_count() or 1))
+        return [ScanPartition(tuple(group), self.definition) for group in groups] or [
             ScanPartition((), self.definition)
         ]
 
@@ -254,13 +257,26 @@ class PushingReader(BatchReader):
         return filters
 
 
+def partition_bytes(total: int, processors: int) -> int:
+    """The size of each partition of `total` bytes, so that all `processors` have the same number of partitions.
+
+    As Spark does with its own files. A planning process does not know the cluster, so these are the driver's.
+    """
+    count = -(-total // (PARTITION_BYTES * processors)) * processors
+    return max(_PARTITION_BYTES_MIN, -(-total // max(1, count)))
+
+
+def _cost(task: FileTask) -> int:
+    return max(task.data.file_size_in_bytes or 0, _FILE_OPEN_COST_BYTES)
+
+
 def packed(tasks: Iterable[FileTask], partition_bytes: int) -> Iterator[list[FileTask]]:
     """Tasks in order, in groups of about `partition_bytes`. A file counts for at least the cost of opening it."""
     held: list[FileTask] = []
     size = 0
     for task in tasks:
         held.append(task)
-        size += max(task.data.file_size_in_bytes or 0, _FILE_OPEN_COST_BYTES)
+        size += _cost(task)
         if size >= partition_bytes:
             yield held
             held, size = [], 0

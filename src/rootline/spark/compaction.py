@@ -40,7 +40,7 @@ from rootline.maintenance.data_compaction_plan import (
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import IntentKind
 from rootline.spark.connection import committing_lake
-from rootline.spark.daemon import use_this_python
+from rootline.spark.daemon import classic_context, use_this_python
 from rootline.spark.data_source import described_jobs, session_defaults
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.rewrite_jobs import Curve, FilesOfGroup, GroupWork, RowOrder, ordered, packed
@@ -414,10 +414,8 @@ def _strategy(given: Strategy | str) -> Strategy:
 def _side_by_side(spark: SparkSession, strategy: Strategy) -> int:
     if strategy is not Strategy.BIN_PACK:
         return _ORDERED_AT_ONCE
-    try:
-        return max(1, int(spark.sparkContext.defaultParallelism))
-    except (AttributeError, NotImplementedError):  # not available on Spark Connect
-        return _CLUSTER_AT_ONCE
+    context = classic_context(spark)
+    return _CLUSTER_AT_ONCE if context is None else max(1, int(context.defaultParallelism))
 
 
 def _written(spark: SparkSession, work: GroupWork) -> FilesOfGroup:

@@ -19,11 +19,20 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 DAEMON: Final = "rootline.spark.daemon"
 _SETTING: Final = "spark.python.daemon.module"
 _PATIENCE_S: Final = 20.0
+
+
+def classic_context(spark: SparkSession) -> SparkContext | None:
+    """Spark's context, or `None` in a client of Spark Connect, which has no JVM."""
+    try:
+        return spark.sparkContext
+    except (AttributeError, NotImplementedError):
+        return None
 
 
 def use_this_python(spark: SparkSession) -> None:
@@ -32,9 +41,8 @@ def use_this_python(spark: SparkSession) -> None:
 
     Such workers are forked from a process that has imported the library (docs/spark.md).
     """
-    try:
-        context = spark.sparkContext
-    except (AttributeError, NotImplementedError):  # Spark Connect: the client cannot configure the server's workers
+    context = classic_context(spark)
+    if context is None:  # a client cannot configure the server's workers
         return
     named = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
     master = context.master or ""
@@ -69,7 +77,14 @@ def _is_found_by(python: str) -> bool:
         return False
 
 
-_IMPORTED: Final = ("pandas", "rootline.spark.data_source", "rootline.spark.batch_reader")
+_IMPORTED: Final = (
+    "pandas",
+    "rootline.spark.data_source",
+    "rootline.spark.change_stream",
+    "rootline.spark.source_writers",
+    "rootline.spark.parquet_files",
+    "rootline.spark.row_change_tasks",
+)
 
 
 def main() -> None:

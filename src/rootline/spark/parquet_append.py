@@ -38,19 +38,13 @@ from rootline.schemas.object_keys import key_of, spark_folder
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_commit import QUERY_WRITER_PREFIX, MergedWrite, WrittenBatch, commit_append
 from rootline.spark.connection import guest_lake
-from rootline.spark.data_source import (
-    TableAt,
-    described_jobs,
-    ensure_registered,
-    local_property,
-    merged_write,
-    session_defaults,
-)
+from rootline.spark.data_source import TableAt, described_jobs, ensure_registered, local_property, session_defaults
 from rootline.spark.file_sink import QUERY_ID_PROPERTY
 from rootline.spark.fitted_columns import UnfitRows, fitted_columns
 from rootline.spark.hadoop_bucket import COMMITTED_IN_BUCKET, is_in_bucket, upload_folder, why_unreached
 from rootline.spark.options import SourceOptions, Use, parse_options
 from rootline.spark.parquet_files import place_for_spark, why_not_in_bucket, written_files
+from rootline.spark.source_writers import merged_write
 from rootline.spark.spark_types import check_fit, check_types, renamed, resolved
 from rootline.spark.transform_columns import GROUP, sort_columns, with_group
 from rootline.storage.metadata.root_reader import read_definition
@@ -334,7 +328,9 @@ def batch_appender(
         query_id = local_property(batch.sparkSession, QUERY_ID_PROPERTY)
         if writer_id is None and not query_id:
             raise Invalid(
-                "setting-invalid", f"{table}: Spark provides no id of the query: give batch_appender a writer_id"
+                "setting-invalid",
+                f"{table}: Spark provides no id of the query, as with Spark Connect: give batch_appender a writer_id, "
+                "or use writeStream.format('rootline')",
             )
         writer = writer_id or f"{QUERY_WRITER_PREFIX}{query_id}"
         append(

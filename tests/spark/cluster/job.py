@@ -23,7 +23,8 @@ from pyspark.sql.types import StructType
 import rootline
 import rootline.spark
 from rootline.spark import rewrite_jobs as group_jobs
-from rootline.spark.data_source import BatchWriter, RootlineDataSource
+from rootline.spark.data_source import RootlineDataSource
+from rootline.spark.source_writers import BatchWriter
 
 MORTAL = "demo.mortal"
 ROWS = 3_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,14 +75,13 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def py_files(tmp_path: Path) -> Path:
     """As `make py-files` makes it."""
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path / "wheel")]
-    subprocess.run(command, cwd=HOUSE, check=True, capture_output=True)
-    (wheel,) = (tmp_path / "wheel").iterdir()
-    return Path(shutil.copy(wheel, tmp_path / "rootline.zip"))
+    made = tmp_path / "rootline.zip"
+    subprocess.run([HOUSE / ".ci/py_files", sys.executable, made], cwd=HOUSE, check=True, capture_output=True)
+    return made
 
 
-def submitted(cluster: str, py_files: Path, warehouse: Path) -> dict[str, Any]:
-    """What the job says."""
+def submitted(cluster: str, py_files: Path, job: str, *words: Path, **more: str) -> dict[str, Any]:
+    """What the job says; `more`: settings of Spark, with `__` for a dot."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -95,14 +93,14 @@ def submitted(cluster: str, py_files: Path, warehouse: Path) -> dict[str, Any]:
         "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_S}s",
         "spark.sql.shuffle.partitions": "2",
         "spark.cores.max": "2",
+        **{name.replace("__", "."): value for name, value in more.items()},
     }
-    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    command = [spark_folder() / "bin" / "spark-submit", "--master", cluster, "--py-files", py_files, *words]
-    job = Path(__file__).with_name("job.py")
+    given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    command = [spark_folder() / "bin" / "spark-submit", "--master", cluster, "--py-files", py_files, *given]
     done = subprocess.run(
-        [*command, job, warehouse],
+        [*command, Path(__file__).with_name(job), *words],
         cwd=py_files.parent,
-        env=environment(),
+        env=environment() | ({"PYTHONPATH": str(py_files)} if more else {}),
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -117,7 +115,7 @@ def submitted(cluster: str, py_files: Path, warehouse: Path) -> dict[str, Any]:
 def test_a_job_with_the_library_in_a_zip_writes_and_reads_on_two_workers_and_bears_that_executors_die(
     cluster: str, py_files: Path, tmp_path: Path
 ) -> None:
-    said = submitted(cluster, py_files, tmp_path / "lake")
+    said = submitted(cluster, py_files, "job.py", tmp_path / "lake")
     assert said["carriers"] == {f"C{at}": 200 for at in range(5)}
     assert said["sum of C2"] == sum(range(2, 1_000, 5))
     assert all("rootline.zip/rootline" in place for place in [said["driver"], *said["code"]]), said
@@ -132,3 +130,13 @@ def test_a_job_with_the_library_in_a_zip_writes_and_reads_on_two_workers_and_bea
         for name, version in (("demo.flights", 1), ("demo.mortal", 2)):
             assert lake.table(name).head().version == version
             assert list(lake.table(name).check()) == []
+
+
+def test_workers_of_a_cluster_are_forked_from_a_daemon_that_imported_the_zip(cluster: str, py_files: Path) -> None:
+    settings = {
+        "spark__python__daemon__module": "rootline.spark.daemon",
+        "spark__executorEnv__PYTHONPATH": py_files.name,
+    }
+    said = submitted(cluster, py_files, "forked.py", **settings)
+    assert said["imported at the start"] == [True]
+    assert all(place.endswith("rootline.zip/rootline/spark/batch_reader.pyc") for place in said["code"]), said

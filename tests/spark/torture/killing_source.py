@@ -21,7 +21,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from rootline.spark import batch_commit
-from rootline.spark.data_source import Messages, RootlineDataSource, StreamWriter
+from rootline.spark.data_source import RootlineDataSource
+from rootline.spark.source_writers import Messages, StreamWriter
 
 GROUP_VARIABLE = "ROOTLINE_TORTURE_GROUP"
 PHASE_VARIABLE = "ROOTLINE_TORTURE_PHASE"
