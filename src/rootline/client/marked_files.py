@@ -5,7 +5,7 @@ intent, the number of files that one intent can remove. Does not own: the choice
 Spark's job), new files and the bytes of leaves (`new_files`), the fields that all intents share (`planned_change`).
 Invariants: a vector contains the positions of the vector that it replaces. An intent that adds vectors removes no file.
 Vectors are listed in leaves only if the intent has no room for them, because a coordinator never merges a vector of a
-leaf with those of others. No leaf lists removed files.
+leaf with others. No leaf lists removed files.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: finding columns by name at every depth, casts that change no value, absent columns, the ids of fields. Does not
 own: whether rows fit a table at all (`spark_types`), partitions and order (`transform_columns`), the ids of elements of
 lists and maps, which Spark cannot write (`parquet_files`).
-Invariants: a value is stored unchanged, or the job fails with the column's name. The casts are those of our own writer
+Invariants: a value is stored unchanged, or the job fails with the column's name. Casts are as in our own writer
 (`arrow_types`). Where that is not certain, the columns are refused with a reason, and our own writer writes them.
 """
 

@@ -143,7 +143,7 @@ def _offset(text: str | None) -> dict[str, Any]:
 
 
 class QueryListener(StreamingQueryListener):
-    """Passes the events of queries to the metrics. Spark calls it from one thread of its own."""
+    """Passes the events of queries to the metrics. Spark calls it from a separate thread."""
 
     def __init__(self, metrics: StreamMetrics) -> None:
         self._metrics = metrics

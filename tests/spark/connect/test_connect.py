@@ -1,4 +1,4 @@
-"""Every function of `rootline.spark` by a client of a real Spark Connect server, which has no JVM of its own."""
+"""Every function of `rootline.spark` by a client of a real Spark Connect server, which has no JVM."""
 
 from __future__ import annotations
 
