@@ -92,6 +92,7 @@ NOT_RUN: dict[Named, str] = {
         "docs/spark.md",
         "spark-submit --packages",
     ): "it fetches jars; tests/spark/machine/s3a_software.py fetches the same",
+    ("docs/spark.md", "PYTHONPATH=build/rootline.zip spark-submit"): "tests/spark/cluster submits a job like it",
     ("docs/spark.md", "spark-submit --master"): "tests/spark/cluster submits a job like it, on ports of its own",
     ("docs/operations.md", "[keys.ingest]"): "a file of keys, not a command",
     (

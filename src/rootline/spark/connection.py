@@ -1,4 +1,4 @@
-"""Connections of Spark's Python workers to lakes.
+"""Connections of Spark's Python workers to lakes, and the version of a table that one of them read.
 
 Owns: the lifetime of a worker's connection. Does not own: connecting (`rootline.connect`).
 Invariants: a connection that hosts no coordinator is cached, so a micro-batch opens no new one to Kafka or S3. A
@@ -11,10 +11,20 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rootline.client.lake import Lake
 from rootline.connect import connect
 from rootline.spark.options import SourceOptions
+
+
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """One version of a table, with the definition to read it by. `digest`: of the definition's object."""
+
+    version: int
+    definition: bytes
+    digest: bytes
 
 
 def guest_lake(options: SourceOptions) -> Lake:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +29,7 @@ from rootline.client.time_travel import read_root_at
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_reader import BatchReader, PushingReader
-from rootline.spark.connection import guest_lake
+from rootline.spark.connection import TableAt, guest_lake
 from rootline.spark.daemon import classic_context, use_this_python
 from rootline.spark.options import SourceOptions, Use, absolute_warehouse, parse_options
 from rootline.spark.spark_types import check_columns, check_types, spark_schema_of
@@ -55,15 +54,6 @@ _SESSION_SETTINGS: Final = {
 }
 _JOB_DESCRIPTION: Final = "spark.job.description"
 _registered: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
-
-
-@dataclass(frozen=True, slots=True)
-class TableAt:
-    """One version of a table, with the definition to read it by. `digest`: of the definition's object."""
-
-    version: int
-    definition: bytes
-    digest: bytes
 
 
 class RootlineDataSource(DataSource):

@@ -37,8 +37,8 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.object_keys import key_of, spark_folder
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_commit import QUERY_WRITER_PREFIX, MergedWrite, WrittenBatch, commit_append
-from rootline.spark.connection import guest_lake
-from rootline.spark.data_source import TableAt, described_jobs, ensure_registered, local_property, session_defaults
+from rootline.spark.connection import TableAt, guest_lake
+from rootline.spark.data_source import described_jobs, ensure_registered, local_property, session_defaults
 from rootline.spark.file_sink import QUERY_ID_PROPERTY
 from rootline.spark.fitted_columns import UnfitRows, fitted_columns
 from rootline.spark.hadoop_bucket import COMMITTED_IN_BUCKET, is_in_bucket, upload_folder, why_unreached

@@ -20,7 +20,7 @@ from rootline.client.session import Session
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_commit import QUERY_WRITER_PREFIX, MergedWrite, WrittenBatch, commit_append, commit_overwrite
-from rootline.spark.connection import committing_lake, guest_lake
+from rootline.spark.connection import TableAt, committing_lake, guest_lake
 from rootline.spark.file_sink import FilesWritten, check_keys, check_upsert, write_task
 from rootline.spark.options import SourceOptions
 from rootline.spark.spark_types import arrow_schema_for_spark, as_table_names, check_fit
@@ -28,8 +28,6 @@ from rootline.storage.metadata.root_reader import root_if_readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from rootline.spark.data_source import TableAt
 
 _GONE: Final = ("table-unknown", "table-dropped")
 
