@@ -80,6 +80,15 @@ WORKERS: dict[str, tuple[str, ...]] = {
     "rootline_worker_looks_total": (),
     "rootline_worker_tasks_refused_total": (),
 }
+SPARK: dict[str, tuple[str, ...]] = {
+    "rootline_spark_rows_total": ("query", "table"),
+    "rootline_spark_commits_total": ("query", "table", "verdict", "code"),
+    "rootline_spark_verdict_seconds": ("query", "table"),
+    "rootline_spark_version": ("query", "table"),
+    "rootline_spark_versions_behind": ("query", "table"),
+    "rootline_spark_last_progress_timestamp_seconds": ("query",),
+    "rootline_spark_failures_total": ("query",),
+}
 
 
 def client_of(service: CoordinatorService) -> httpx.AsyncClient:
@@ -96,7 +105,7 @@ async def scraped(service: Running) -> dict[str, float]:
 
 
 def test_names_and_labels_are_the_contract() -> None:
-    assert {name: labels for name, _, labels, _ in metrics()} == CONTRACT | OUR_OWN | WORKERS | REDIS
+    assert {name: labels for name, _, labels, _ in metrics()} == CONTRACT | OUR_OWN | WORKERS | REDIS | SPARK
 
 
 def test_the_metrics_page_in_the_docs_is_what_the_registry_holds() -> None:
