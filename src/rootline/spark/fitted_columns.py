@@ -20,8 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 from pyspark.sql import types as spark
 
 from rootline.spark.parquet_files import is_scalar
-from rootline.spark.spark_types import resolved, spark_type_of
-from rootline.spark.transform_columns import quoted
+from rootline.spark.spark_types import quoted, resolved, spark_type_of
 from rootline.storage.rows.arrow_types import DefaultColumn, arrow_type_of
 from rootline.storage.rows.row_projection import write_default
 

@@ -30,8 +30,8 @@ from rootline.schemas.object_keys import key_of
 from rootline.spark.options import SourceOptions
 from rootline.spark.row_change_job import JobBegin, Mode, RowsChanged, carried_out, change_options, own_part
 from rootline.spark.row_change_tasks import ACTION_COLUMN, FILE_COLUMN, POS_COLUMN, Action
-from rootline.spark.spark_types import renamed, resolved
-from rootline.spark.statements import ModeName, Values, cast_values, default_value, holds, quoted, types_of
+from rootline.spark.spark_types import quoted, renamed, resolved
+from rootline.spark.statements import ModeName, Values, cast_values, default_value, holds, types_of
 from rootline.storage.rows.metadata_columns import FILE, POS
 
 if TYPE_CHECKING:

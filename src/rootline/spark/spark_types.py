@@ -59,6 +59,11 @@ _WIDER: Final[dict[type[spark.DataType], tuple[type[spark.DataType], ...]]] = {
 }
 
 
+def quoted(name: str) -> str:
+    """A column's name for Spark, which may contain a dot or a backtick."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def spark_schema_of(schema: Schema) -> spark.StructType:
     """The columns of a table in Spark's types. Raises `Invalid` (`definition-invalid`) if Spark has no such type."""
     return spark.StructType([_field(field, "") for field in schema.fields])

@@ -23,7 +23,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.row_change_job import JobBegin, Mode, RowsChanged, carried_out, change_options
 from rootline.spark.row_change_tasks import ACTION_COLUMN, FILE_COLUMN, POS_COLUMN, Action
-from rootline.spark.spark_types import spark_schema_of
+from rootline.spark.spark_types import quoted, spark_schema_of
 from rootline.storage.rows.metadata_columns import FILE, POS
 
 if TYPE_CHECKING:
@@ -195,8 +195,3 @@ def update_where(
 def types_of(begin: JobBegin) -> dict[str, spark.DataType]:
     """Spark's types of the table's columns."""
     return {field.name: field.dataType for field in spark_schema_of(begin.definition.schema).fields}
-
-
-def quoted(name: str) -> str:
-    """A name in Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"

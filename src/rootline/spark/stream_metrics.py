@@ -30,6 +30,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from rootline.schemas.errors import Invalid
 from rootline.schemas.verdict import VerdictKind
 from rootline.spark.batch_commit import CommitReport
+from rootline.spark.daemon import classic_context
 from rootline.spark.data_source import REPORTS_SETTING, register
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def serve_metrics(spark: SparkSession, port: int = DEFAULT_PORT, host: str = "12
         Invalid: `setting-invalid`, the port is in use, or the session is one of Spark Connect.
 
     """
-    if getattr(spark, "_jvm", None) is None:
+    if classic_context(spark) is None:
         raise Invalid("setting-invalid", "serve_metrics needs Spark's driver in this process, not Spark Connect")
     metrics = StreamMetrics(CollectorRegistry())
     listener = QueryListener(metrics)

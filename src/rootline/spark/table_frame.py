@@ -35,8 +35,8 @@ from rootline.spark.data_source import ensure_registered, session_defaults
 from rootline.spark.hadoop_bucket import why_unreached
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.parquet_files import ParquetFile, files_to_hand_over
-from rootline.spark.spark_types import spark_schema_of
-from rootline.spark.transform_columns import column_by_id, quoted
+from rootline.spark.spark_types import quoted, spark_schema_of
+from rootline.spark.transform_columns import column_by_id
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.tree.filter.conditions import AllOf, AnyOf, Condition, Operator, Predicate
 from rootline.tree.scan.file_task import FileTask

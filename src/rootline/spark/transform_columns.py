@@ -54,18 +54,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 from rootline.schemas.table_definition import TableDefinition
+from rootline.spark.spark_types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def quoted(name: str) -> str:
-    """A column's name for Spark, which may contain a dot or a backtick."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def column_by_id(schema: Schema, field_id: int) -> Column | None:
-    """The column with this id at the top level or inside structs, or `None` if there is none."""
+    """The column with this id, which may be a member of a struct. `None`: the schema has none."""
     path = _path_to(schema.as_struct(), field_id)
     return None if path is None else F.col(".".join(map(quoted, path)))
 
