@@ -1,6 +1,7 @@
 """The commit of an Iceberg client: the word of an intent that states it, and the list of its snapshots in a root.
 
-Owns: the word `rootline.client` of an intent's summary, the key `rootline.client-snapshots` of a snapshot's summary.
+Owns: the words `rootline.client` and `rootline.refused` of an intent's summary, the ids of such intents, the key
+`rootline.client-snapshots` of a snapshot's summary.
 Does not own: the difference that a client made (`rootline.rest`), what is kept of its progress
 (`rootline.schemas.parts.progress`), how exports show it (`rootline.catalog`).
 Invariants: a decoded value has the right types and signs, and any other input is refused.
@@ -19,6 +20,8 @@ from rootline.schemas.parts.progress import ClientSnapshot
 
 CLIENT: Final = "rootline.client"
 """The word of an intent's summary with its `ClientCommit`. Every other word that begins with `rootline.` is refused."""
+REFUSED: Final = "rootline.refused"
+"""The word of an intent that is always rejected: the reason for which a catalog refuses a client's request."""
 CLIENT_SNAPSHOTS: Final = "rootline.client-snapshots"
 """Key of a snapshot's summary: the snapshots that clients made, and that the root commits. `[[id, operation], …]`."""
 CLIENT_WRITER_PREFIX: Final = "rest/"
@@ -68,6 +71,16 @@ class ClientCommit:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             next_step = "state it as docs/intents.md describes, or omit it"
             raise Invalid("intent-malformed", f"summary: {CLIENT} is wrong: {error!s:.150}: {next_step}") from None
+
+
+def client_intent_id(request: str, planned_on: str) -> str:
+    """The id of an intent that commits a client's request, whose digest is `request`. Another plan has another id."""
+    return f"{request}/{planned_on}"
+
+
+def request_of(intent_id: str) -> str:
+    """The digest of the request that an intent commits. An intent that refuses the request has it as its id."""
+    return intent_id.partition("/")[0]
 
 
 def client_snapshots_in(summary: Mapping[str, str]) -> tuple[ClientSnapshot, ...]:

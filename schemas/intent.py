@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from rootline.schemas.client_commits import REFUSED
 from rootline.schemas.content_entry import ContentType, FileFormat
 from rootline.schemas.intent_rules import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Isolation, Names
 from rootline.schemas.model_faults import invalid_model
@@ -251,7 +252,7 @@ class Intent(WireModel):
         extra = carried - shape.may_carry
         if extra:
             raise ValueError(f"kind {self.kind} cannot carry {', '.join(sorted(extra))}")
-        if shape.must_carry_one_of and not carried & shape.must_carry_one_of:
+        if shape.must_carry_one_of and not carried & shape.must_carry_one_of and REFUSED not in self.summary:
             raise ValueError(f"kind {self.kind} must carry {' or '.join(sorted(shape.must_carry_one_of))}")
         for name, reason in shape.must_name.items():
             if getattr(self, name) is None:

@@ -15,14 +15,10 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import LongType
 
 from rootline.client import new_files, planned_change
-from rootline.client.new_files import commit_intent
 from rootline.client.producer import await_verdict
-from rootline.client.session import Session, WriterStamp
 from rootline.connect import connect
 from rootline.rest import appends, client_files, writing
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.verdict import Verdict
 from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.catalog.served_catalog import served
@@ -177,19 +173,20 @@ def test_no_row_arrives_between_the_check_of_a_required_snapshot_and_the_commit(
 
 
 @pytest.mark.parametrize(
-    ("required", "change", "statuses"),
+    ("required", "change", "refused"),
     [
-        ([{"type": "assert-current-schema-id", "current-schema-id": 0}], "column", (409, 409)),
-        ([{"type": "assert-last-assigned-field-id", "last-assigned-field-id": 2}], "column", (409, 409)),
-        ([{"type": "assert-default-spec-id", "default-spec-id": 0}], "spec", (409, 409)),
-        ([{"action": "upgrade-format-version", "format-version": 2}], "format", (400, 400)),
-        ([], "sweep", (400, 400)),
-        ([], "expiry", (409, 409)),
+        ([{"type": "assert-current-schema-id", "current-schema-id": 0}], "column", 409),
+        ([{"type": "assert-last-assigned-field-id", "last-assigned-field-id": 2}], "column", 409),
+        ([{"type": "assert-default-spec-id", "default-spec-id": 0}], "spec", 409),
+        ([{"action": "upgrade-format-version", "format-version": 2}], "format", 400),
+        ([], "sweep", 400),
+        ([], "sweep and back", 400),
+        ([], "drop and restore", 404),
     ],
-    ids=["schema", "field", "spec", "format", "metadata-folder", "expired-base"],
+    ids=["schema", "field", "spec", "format", "metadata-folder", "to-and-fro", "restored"],
 )
 def test_rows_that_one_catalog_refused_are_not_committed_by_a_slower_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: list[Any], change: str, statuses: tuple[int, int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: list[Any], change: str, refused: int
 ) -> None:
     reached, may_go_on = threading.Event(), threading.Event()
     difference = appends.difference
@@ -218,12 +215,57 @@ def test_rows_that_one_catalog_refused_are_not_committed_by_a_slower_one(
         )
         thread.start()
         assert reached.wait(30), "the slower catalog has checked what the client requires"
-        _change(catalog, change)
-        status, message = problem(catalog.client.post("/namespaces/demo/tables/kept", json=body))
-        may_go_on.set()
-        thread.join()
-        assert (status, slow[0].status_code) == statuses, message
-        assert client.ids() == ([7, 9] if change == "expiry" else [9])
+        there, _, back = change.partition(" and ")
+        try:
+            _change(catalog, there)
+            status, message = problem(catalog.client.post("/namespaces/demo/tables/kept", json=body))
+            if back:
+                _change(catalog, back)
+        finally:
+            may_go_on.set()
+            thread.join()
+        assert (status, 400 <= slow[0].status_code < 500) == (refused, True), (message, slow[0].text)
+        assert client.ids() == [9]
+
+
+@pytest.mark.parametrize("what", ["table", "view"])
+def test_a_create_that_one_catalog_refused_is_not_committed_when_its_name_is_free_again(
+    tmp_path: Path, what: str
+) -> None:
+    with writing_catalog(tmp_path) as catalog:
+        staged = catalog.create("demo", name="kept", schema=SCHEMA, **{"stage-create": True}).json()["metadata"]
+        client = HandMade(catalog, "demo.kept", metadata=staged)
+        updates, _ = client.append(client.file(1))
+        made = [
+            {"action": "assign-uuid", "uuid": staged["table-uuid"]},
+            {"action": "add-schema", "schema": staged["schemas"][-1]},
+            {"action": "set-current-schema", "schema-id": -1},
+        ]
+        request = ("demo.kept", [*made, *updates], [{"type": "assert-create"}])
+        if what == "table":
+            assert catalog.create("demo", name="kept", schema=SCHEMA).status_code == 200
+        else:
+            catalog.lake.create_view("demo.kept", "SELECT 1 AS id")
+        assert catalog.commit(*request).status_code == 409
+        catalog.lake.drop_table("demo.kept") if what == "table" else catalog.lake.drop_view("demo.kept")
+        status, message = problem(catalog.commit(*request))
+        assert (status, "request-refused" in message) == (409, True), message
+        assert catalog.create("demo", name="kept", schema=SCHEMA).status_code == 200
+
+
+def test_a_request_whose_refusal_cannot_be_recorded_is_an_unknown_outcome(
+    client: HandMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreachable(*_: Any, **__: Any) -> Verdict:
+        raise Unavailable("log-unavailable", "the log does not respond: check it")
+
+    request = client.append(client.file(1))
+    removing = (request[0], [*request[1], {"type": "assert-current-schema-id", "current-schema-id": 99}])
+    with monkeypatch.context() as changed:
+        changed.setattr(appends, "verdict_on", unreachable)
+        status, message = problem(client.catalog.commit(client.table, *removing))
+    assert (status, "the log does not respond" in message) == (500, True), message
+    assert problem(client.catalog.commit(client.table, *removing))[0] == 409
 
 
 def test_rows_are_committed_although_a_property_changes_to_and_fro_between_their_plans(
@@ -281,32 +323,17 @@ def _append_in_metadata(client: HandMade) -> tuple[list[Any], list[Any]]:
     return client.request(client.snapshot(snapshot_id, listed, added_data_files="1"))
 
 
-def _expire_all_but_the_newest(catalog: WritingCatalog) -> None:
-    table = catalog.lake.table("demo.kept")
-    table.append({"id": [7], "ts": [None]})
-    header = table.head()
-    expiry = Intent(
-        intent_id=uuid.uuid4().hex,
-        table=TableName("demo.kept"),
-        table_uuid=header.table_uuid,
-        kind=IntentKind.EXPIRE,
-        ref=VersionReference(version=header.version),
-        made_from_version=header.version,
-    )
-
-    async def publish(session: Session) -> None:
-        await commit_intent(session, WriterStamp(), expiry, timeout_s=30)
-
-    catalog.lake.holder.run(publish)
-
-
 def _change(catalog: WritingCatalog, change: str) -> None:
     match change:
-        case "expiry":
-            _expire_all_but_the_newest(catalog)
+        case "drop":
+            catalog.lake.drop_table("demo.kept")
             return
-        case "sweep":
-            updates: list[Any] = [{"action": "set-properties", "updates": {"rootline.sweep.client-files": "false"}}]
+        case "restore":
+            catalog.lake.restore_table("demo.kept")
+            return
+        case "sweep" | "back":
+            is_on = str(change == "back").lower()
+            updates: list[Any] = [{"action": "set-properties", "updates": {"rootline.sweep.client-files": is_on}}]
         case "column":
             column = {"id": 3, "name": "more", "type": "long", "required": False}
             schema = {**catalog.load("demo.kept")["schemas"][0]}

@@ -160,7 +160,7 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     if draw.kind in (IntentKind.RESTORE, IntentKind.DROP, IntentKind.PURGE):
         return plan
     if draw.kind is IntentKind.CREATE:
-        return replace(plan, adds=adds[: picks[1] % 3])
+        return _create_of_client(draw, number, replace(plan, adds=adds[: picks[1] % 3]))
     if draw.kind is IntentKind.EXPIRE:
         before = range(max(0, view.moment - picks[0] % 4), view.moment)
         tagged = view.tags.values() if picks[2] % 4 else ()
@@ -201,11 +201,22 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
 
 
 def _of_client(draw: Draw, number: int, plan: Plan) -> Plan:
-    """Every third append is an Iceberg client's; some have the snapshot of an earlier one, or move its job."""
+    """Every third append is an Iceberg client's. Some have the snapshot of an earlier one, move its job, or refuse it."""
     if draw.picks[5] % 3 and not draw.of_clients:
         return plan
-    client, jobs = 1_000 + number // 2, ((), ("a",), ("b",), ("b", "a"))[draw.picks[4] % 4]
-    return replace(plan, writer=f"rest/{client}", sequence=0, client=client, jobs=jobs)
+    client, jobs = 1_000 + number // 4, ((), ("a",), ("b",), ("b", "a"))[draw.picks[4] % 4]
+    of_client = replace(plan, writer=f"rest/{client}", sequence=0, client=client)
+    if draw.picks[3] % 4 == 0:
+        return replace(of_client, intent_id=f"r{client}", adds=(), serializable=None, refuses=True)
+    return replace(of_client, intent_id=f"r{client}/{number}", jobs=jobs)
+
+
+def _create_of_client(draw: Draw, number: int, plan: Plan) -> Plan:
+    """A table that an Iceberg client creates. The request may have been refused while another table had the name."""
+    if not draw.of_clients or draw.picks[5] % 3 == 0:
+        return plan
+    client = 1_000 + number // 4
+    return replace(plan, intent_id=f"r{client}", writer=f"rest/{client}", sequence=0, client=client)
 
 
 def _rewrite(chosen: list[str], number: int, view: ReferenceTable, plan: Plan) -> Plan:

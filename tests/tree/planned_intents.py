@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from rootline.schemas.bytes.leaf_codec import LeafContent
-from rootline.schemas.client_commits import CLIENT, ClientCommit
+from rootline.schemas.client_commits import CLIENT, REFUSED, ClientCommit
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentStats,
@@ -93,6 +93,8 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
         cargo |= {"summary": {CLIENT: commit.to_json(), **dict.fromkeys(plan.jobs, plan.intent_id)}}
     if plan.names_table:
         cargo |= {"table_uuid": view.header.table_uuid}
+    if plan.refuses:
+        return intent(plan.kind, plan.intent_id, **cargo | {"summary": {REFUSED: "it is wrong"}})
     if plan.names_schema:
         cargo |= {"schema_id": view.definition.current_schema_id}
     if plan.kind in (IntentKind.DROP, IntentKind.PURGE):

@@ -76,10 +76,13 @@ class ReferenceTable:
             is_of_this_table = is_of_this(self, plan, view)
         except Rejected as error:
             return VerdictKind.REJECTED, error.code  # which is said of another table: nothing is remembered
-        if is_of_this_table and plan.writer is not None:
-            known = self.rejected.get((plan.writer, plan.intent_id))
+        if plan.writer is not None:
+            known = self.rejected.get((plan.writer, plan.intent_id)) if is_of_this_table else None
+            if plan.client is not None:  # a request is refused in every form, also one for the next table of the name
+                known = known or self.rejected.get((plan.writer, plan.intent_id.partition("/")[0]))
             if known is not None:
                 return VerdictKind.REJECTED, known
+        if is_of_this_table and plan.writer is not None:
             if (plan.writer, plan.sequence) in self.committed:
                 said = self.committed[plan.writer, plan.sequence]
                 if said and plan.says and said != plan.says:
@@ -87,10 +90,12 @@ class ReferenceTable:
                     return VerdictKind.REJECTED, "sequence-reused"
                 return VerdictKind.DUPLICATE, None
         try:
+            if plan.refuses:
+                raise Rejected("request-refused")
             self._check(plan, view)
             if self._repeats(plan):
                 return VerdictKind.DUPLICATE, None
-            self._check_client(plan, view)
+            self._check_jobs(plan, view)
         except Rejected as error:
             if plan.writer is not None:
                 self.rejected[plan.writer, plan.intent_id] = error.code
@@ -168,9 +173,7 @@ class ReferenceTable:
             raise Rejected("file-removed")
         return False
 
-    def _check_client(self, plan: Plan, view: ReferenceTable) -> None:
-        if plan.client is not None and view.moment < self.oldest:
-            raise Rejected("stale-source")
+    def _check_jobs(self, plan: Plan, view: ReferenceTable) -> None:
         if any(job in self.jobs and self.jobs[job][0] > view.number for job in plan.jobs):
             raise Rejected("progress-moved")
 

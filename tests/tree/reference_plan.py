@@ -49,3 +49,4 @@ class Plan:
     names_schema: bool = False
     client: int | None = None  # the snapshot that an Iceberg client made
     jobs: tuple[str, ...] = ()  # of the client, which move
+    refuses: bool = False  # by it, a catalog refuses the client's request

@@ -28,7 +28,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX
+from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, REFUSED
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import PROCESS_WRITER_PREFIX, TableName
 from rootline.schemas.object_keys import is_absolute
@@ -185,9 +185,9 @@ class WriterStamp:
 
 def _check_minted(writer_id: str, intent: Intent) -> None:
     """Refuse a `process/` or `rest/` id chosen by a caller, because such ids expire. An intent stamped by a producer
-    may carry a `process/` id, the commit of an Iceberg client a `rest/` id.
+    may carry a `process/` id, the commit of an Iceberg client, and its refusal, a `rest/` id.
     """
-    if writer_id.startswith(CLIENT_WRITER_PREFIX) and CLIENT not in intent.summary:
+    if writer_id.startswith(CLIENT_WRITER_PREFIX) and not {CLIENT, REFUSED} & intent.summary.keys():
         raise _reserved(writer_id)
     if not writer_id.startswith(PROCESS_WRITER_PREFIX):
         return

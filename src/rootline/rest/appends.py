@@ -5,40 +5,41 @@ own: the difference that the client made (`live_sets`), the request (`table_chan
 (`job_progress`), the rules of the intent (`rootline.tree`).
 Invariants: a request becomes one intent, or none if it changes no file. An append fits on every later version of its
 table, unless the table was replaced since. Nothing is published before the whole request was checked. A request is
-committed once: a running one is shared, and afterwards the ledger knows the id of its first snapshot.
+committed once: a running one is shared, and afterwards the ledger knows the id of its first snapshot. Before a request
+is refused with a 4xx, the ledger knows that too, so no other catalog commits it.
 
 Theory. A client that got no answer, or a wrong one, repeats the request, sometimes after it deleted its manifests. So
 the ledger is asked first, and a missing list does not matter if the ledger knows the commit. A client that was refused
-uses the same snapshot id for other content. So the writer is the id, and the intent's id is a digest of the request.
-The ledger judges another intent at a rejected sequence afresh. At a committed one, it recognizes other content by a
-digest of the added files.
+uses the same snapshot id for other content. So the writer is the id, and the intent's id begins with a digest of the
+request. The ledger judges another request at a rejected sequence afresh. At a committed one, it recognizes other
+content by a digest of the added files.
 
-Source: the Iceberg REST specification, `CommitTableRequest`, docs/decisions/0136.
+Source: the Iceberg REST specification, `CommitTableRequest`, docs/decisions/0136 and 0147.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.rest.responses import Refusal, bad_request
 from rootline.client.new_files import dated_files, for_intent, verdict_on
 from rootline.maintenance.limits import CLIENT_FILES_PROPERTY, checked_switch
-from rootline.rest.bodies import AddedSnapshot, Updates
+from rootline.rest.bodies import AddedSnapshot
 from rootline.rest.client_files import ClientFolder, ClientReads, MetadataMissing
 from rootline.rest.job_progress import check_increases, progress_in
 from rootline.rest.live_sets import Difference, check_appends, check_honest, difference
 from rootline.rest.refusals import commit_failed
-from rootline.rest.table_changes import ShownTable, TableCommit, naming_definition, replacing_with_rows
-from rootline.rest.writing import RunningCommits, Writing
+from rootline.rest.table_changes import ShownTable, TableCommit, replacing_with_rows
+from rootline.rest.writing import Writing
 from rootline.schemas.bytes.record_headers import kept_of, stated
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, ClientCommit
+from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, REFUSED, ClientCommit, client_intent_id
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import SnapshotId, TableName, Version, WriterId, snapshot_id_of
@@ -72,38 +73,12 @@ _CLIENTS_COUNTS: Final = (
 )
 """The beginnings of a summary's words that count, or that are the table's own. They are not kept."""
 _APPEND, _REPLACE = "append", "replace"
+_REASON_CHARS_MAX: Final = 300
+"""The characters of a refusal that the ledger keeps."""
+_TABLES_IN_TURN: Final = 4
+"""How many tables of one name a refusal is recorded with, if each is replaced by the next meanwhile."""
 _NEAR: Final = 100
 """The number of versions among which the base of a commit is looked for without a thread."""
-
-
-async def once(
-    writing: Writing,
-    table: TableName,
-    asked: Updates,
-    shown: FormatVersion | None,
-    work: Callable[[str], Awaitable[bytes]],
-) -> bytes:
-    """The response of `work`, which gets the digest of the request. A running copy of the request shares it.
-
-    `shown`: the format of the response, as the client asked for it.
-    """
-    request = await asyncio.to_thread(_digest_of, table, asked)
-    running, key = writing.commits.running, (request, shown)
-    task = running.get(key)
-    if task is None:
-        task = running[key] = asyncio.ensure_future(work(request))
-        task.add_done_callback(lambda done: _forget(running, key, done))
-    return await asyncio.shield(task)
-
-
-def _forget(running: RunningCommits, key: tuple[str, FormatVersion | None], done: asyncio.Task[bytes]) -> None:
-    running.pop(key, None)
-    if not done.cancelled():
-        done.exception()  # retrieved: its callers have it, or wait no longer
-
-
-def _digest_of(table: TableName, asked: Updates) -> str:
-    return hashlib.sha256(f"{table}\0{asked.model_dump_json()}".encode()).hexdigest()
 
 
 class _OtherFiles(Refusal):
@@ -188,21 +163,53 @@ class ClientAppend:
         await self._settle(verdict, found)
         return True
 
-    async def may_be_refused(self, refusal: Refusal, error: Exception) -> bool:
-        """Whether a request may be answered with `refusal`. Clients delete their files after a 4xx.
+    async def refused(self, refusal: Refusal, error: Exception) -> bool:
+        """Refuse the request at every catalog, because it is answered with `refusal`. `error` is the reason.
 
-        `False`: the request is done, because all its files are live, under whatever id. Or the ledger knows it, and
-        the client has deleted its manifests since. `error`: the reason.
+        Clients delete their files after a 4xx. So the coordinator rejects the request first, and no slower catalog that
+        has it too can commit it (docs/decisions/0147).
+
+        Returns:
+            `False` if the request is done instead: all its files are live, under whatever id. Or the ledger knows it,
+            and the client has deleted its manifests since.
 
         Raises:
             Refusal: a part of it may be in the table, so the client must not delete a file.
         """
         if not 400 <= refusal.status < 500 or isinstance(error, _OtherFiles):
             return True
-        if isinstance(error, RootlineError) and error.code == "sequence-reused":
+        if isinstance(error, RootlineError) and error.code in ("sequence-reused", "request-refused"):
             return True
-        root = await self._newest_or_none()
-        if root is None or root.header.name.state is NameState.VIEW:
+        for _ in range(_TABLES_IN_TURN):
+            root = await self._newest_or_none()
+            if root is None:  # no table ever had the name
+                return True
+            if not await self._may_be_refused(root):
+                return False
+            verdict = await self._record_refusal(root, refusal.message)
+            if verdict.kind is VerdictKind.REJECTED and verdict.code != "table-uuid-mismatch":
+                return True
+        raise self._unknown("it was committed, or the table was replaced, while it was refused")
+
+    async def _record_refusal(self, root: Root, reason: str) -> Verdict:
+        """The verdict on an intent that the coordinator rejects, and by which the ledger knows the request."""
+        intent = Intent(
+            intent_id=self.request,
+            table=self.table,
+            table_uuid=root.header.table_uuid,
+            kind=IntentKind.APPEND,
+            writer_id=self._writer,
+            writer_sequence=_SEQUENCE,
+            summary={REFUSED: reason[:_REASON_CHARS_MAX]},
+        )
+        try:
+            return await verdict_on(self.writing.session, self.writing.stamp, intent, timeout_s=self.writing.timeout_s)
+        except RootlineError as error:
+            raise self._unknown(f"it is to be refused ({reason}), and that is not recorded: {error.message}") from error
+
+    async def _may_be_refused(self, root: Root) -> bool:
+        """As `refused`, with what the newest root shows."""
+        if root.header.name.state is NameState.VIEW:
             return True
         is_table, is_committed = not root.header.is_tombstone, await self._is_committed(root.header)
         own = await self._own_files(root)
@@ -291,21 +298,19 @@ class ClientAppend:
         found = await self._read(base, after)
         if not found.added:
             return False
-        if found.needs_sweep:
-            changes = naming_definition(changes, before, header.definition.digest)
         if _may_be_forgotten(header, base) and await self._is_listed():
             if await self._all_live(found):
                 return True
             raise self._unknown("its snapshot is listed, and its files are not in the table any more")
         is_append = all(each.operation == _APPEND for each in wanted.snapshots)
-        seen = 0 if base is None else int(base.snapshot["sequence-number"])
+        seen = 0 if base is None else int(base["sequence-number"])
         summary = self._summary(found, after, header.progress, seen)
         if header.locations.horizon_ms:
             await self._check_stored(found)
         new = await for_intent(writing.session, table, after, found.added)
         intent = Intent(
             # a definition that was there before has another location, so a rejection of then does not apply
-            intent_id=hashlib.sha256(f"{self.request}\0{header.definition.location}".encode()).hexdigest(),
+            intent_id=client_intent_id(self.request, sha256(header.definition.location.encode()).hexdigest()[:16]),
             table=table,
             table_uuid=header.table_uuid,
             kind=IntentKind.APPEND,
@@ -313,7 +318,6 @@ class ClientAppend:
             writer_sequence=_SEQUENCE,
             schema_id=self._schema_id(before, base) if after is before else after.current_schema_id,
             read_sequence_number=seen,
-            read_version=None if base is None else base.version,
             isolation=Isolation.SNAPSHOT if is_append else Isolation.SERIALIZABLE,
             filter=None if is_append else "true",  # an overwrite that removes nothing must not miss a row
             add_data_files=new.files,
@@ -360,8 +364,8 @@ class ClientAppend:
         if wanted.may_replace and not await writing.refs(self.table, self.asked):
             raise bad_request(replacing_with_rows(self.table))
 
-    async def _base(self, header: RootHeader, format_version: FormatVersion) -> _Base | None:
-        """The version that the client built on, or `None` if the client saw none.
+    async def _base(self, header: RootHeader, format_version: FormatVersion) -> Mapping[str, Any] | None:
+        """The snapshot that the client built on, as exports show it, or `None` if the client saw none.
 
         Raises:
             Refusal: it is not a version of the table that can still be read.
@@ -378,17 +382,17 @@ class ClientAppend:
                     raise
                 found = None
             if found is not None:
-                return _Base(version, found)
+                return found
         raise commit_failed(
             f"Requirement failed: branch main has changed: snapshot {wanted} is not a version of {self.table} that can "
             "still be read: reload the table"
         )
 
-    async def _read(self, base: _Base | None, definition: TableDefinition) -> Difference:
+    async def _read(self, base: Mapping[str, Any] | None, definition: TableDefinition) -> Difference:
         """The checked difference between `base` and the client's last snapshot."""
         writing, table, snapshots = self.writing, self.table, self.wanted.snapshots
         reads = self._reads(definition)
-        before = None if base is None else str(base.snapshot["manifest-list"])
+        before = None if base is None else str(base["manifest-list"])
         try:
             async with asyncio.timeout(writing.timeout_s), writing.commits.reading.of(table):
                 found = await difference(reads, before, [each.manifest_list for each in snapshots], definition)
@@ -423,13 +427,13 @@ class ClientAppend:
                     f"{file.file_size_in_bytes}: correct the manifest"
                 )
 
-    def _schema_id(self, definition: TableDefinition, base: _Base | None) -> int | None:
+    def _schema_id(self, definition: TableDefinition, base: Mapping[str, Any] | None) -> int | None:
         """The schema that the client wrote for, by which rows for a table that was replaced since are recognized."""
         known = {schema.schema_id for schema in definition.schemas}
         stated_id = self.wanted.snapshots[-1].schema_id
         if stated_id in known:
             return stated_id
-        return None if base is None else int(base.snapshot["schema-id"])
+        return None if base is None else int(base["schema-id"])
 
     def _summary(self, found: Difference, definition: TableDefinition, known: Progress, seen: int) -> dict[str, str]:
         """The words of the intent. Raises `Refusal`: they are too long, or a job has stated them before."""
@@ -536,13 +540,6 @@ class ClientAppend:
             raise self._unknown(error.message) from error
 
 
-class _Base(NamedTuple):
-    """The version that a client built on, and its snapshot as an export shows it."""
-
-    version: Version
-    snapshot: Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class _Planned:
     """An intent, and the difference that it makes."""
@@ -562,11 +559,11 @@ def _has_committed(header: RootHeader, writer: str) -> bool:
     return record is not None and committed_version((record,), _SEQUENCE) is not None
 
 
-def _may_be_forgotten(header: RootHeader, base: _Base | None) -> bool:
+def _may_be_forgotten(header: RootHeader, base: Mapping[str, Any] | None) -> bool:
     """Whether the ledger may have forgotten a commit that was made on `base`."""
     if base is None:
         return header.version > 0
-    return header.snapshot.timestamp_ms - int(base.snapshot["timestamp-ms"]) > _REMEMBERED_MS
+    return header.snapshot.timestamp_ms - int(base["timestamp-ms"]) > _REMEMBERED_MS
 
 
 def _version_of(header: RootHeader, snapshot_id: int, versions_max: int | None = None) -> Version | None:

@@ -128,8 +128,7 @@ class ClientFolder:
 @dataclass(slots=True)
 class ClientReads:
     """Reads the metadata of one commit. `rest`: the limits for the manifests that are not read yet.
-    `manifests`: the number of those that are read. `needs_sweep`: whether it read something where only tables whose
-    sweeps know the files of clients may have it.
+    `manifests`: the number of those that are read.
     """
 
     store: ObjectStore
@@ -137,7 +136,6 @@ class ClientReads:
     commits: CommitsAtOnce
     rest: AvroLimits = field(default=COMMIT_LIMITS)
     manifests: int = 0
-    needs_sweep: bool = False
 
     async def listed(self, location: str) -> dict[str, ListedManifest]:
         """The manifests in a list by their places, relative to the folder if they are in it.
@@ -146,7 +144,7 @@ class ClientReads:
             MetadataMissing: there is no such list.
             Refusal: it is outside the table's folder, too large, or not a list.
         """
-        table, place = self.folder.table, self._place(location)
+        table, place = self.folder.table, self.folder.metadata(location)
         found = await get_up_to(self.store, stored_key(table, place), SMALL_BYTES)
         if found is None:
             raise self._missing(location)
@@ -217,7 +215,7 @@ class ClientReads:
                 raise bad_request(f"{self.folder.table}: manifest {error.message}") from error
 
     async def _read(self, location: str, length: int | None, bytes_max: int) -> bytes:
-        table, place = self.folder.table, self._place(location)
+        table, place = self.folder.table, self.folder.metadata(location)
         try:
             return await read_stored(self.store, table, place, code="leaf-corrupt", length=length, bytes_max=bytes_max)
         except Corrupt as error:
@@ -226,11 +224,6 @@ class ClientReads:
             raise bad_request(f"{table}: {error.message}") from error
         except Invalid as error:
             raise bad_request(f"{table}: {error.message}") from error
-
-    def _place(self, location: str) -> str:
-        place = self.folder.metadata(location)
-        self.needs_sweep = self.needs_sweep or own_kind(place) is not own_kind(place, of_clients=True)
-        return place
 
     def _missing(self, location: str) -> MetadataMissing:
         words = f"{self.folder.table}: {location[:200]!r} does not exist: write it before the commit"

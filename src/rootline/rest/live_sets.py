@@ -66,7 +66,6 @@ class Difference:
 
     * `added`: data files. `added_deletes`, `removed`, `removed_deletes`: entries of the other kinds of change.
     * `unexplained`: a removed entry without a DELETED entry, or `None`.
-    * `needs_sweep`: as in `ClientReads`.
     """
 
     added: tuple[DataFile, ...] = ()
@@ -74,7 +73,6 @@ class Difference:
     removed: tuple[Place, ...] = ()
     removed_deletes: tuple[Place, ...] = ()
     unexplained: Place | None = None
-    needs_sweep: bool = False
 
     @property
     def digest(self) -> str:
@@ -123,7 +121,6 @@ async def difference(
         removed=tuple(place for place in removed if place in old.data),
         removed_deletes=tuple(place for place in removed if place in old.deletes),
         unexplained=next((place for place in removed if place not in deleted), None),
-        needs_sweep=reads.needs_sweep,
     )
 
 

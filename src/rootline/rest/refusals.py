@@ -50,6 +50,7 @@ STATUS_OF_CODE: Final[Mapping[str, Status]] = MappingProxyType(
         "definition-changed": _COMMIT_FAILED,
         "table-uuid-mismatch": _COMMIT_FAILED,
         "progress-moved": _COMMIT_FAILED,
+        "request-refused": _COMMIT_FAILED,
         "sequence-reused": _COMMIT_FAILED,  # the id of a client's snapshot, with other files
         "view-changed": _COMMIT_FAILED,
         "file-already-live": Status(500, "CommitStateUnknownException"),  # the intent, or its files, are in the table

@@ -231,8 +231,8 @@ class TableCommit:
             made.append({"action": "set-properties", "updates": {FORMAT: str(int(wanted))}})
         changes = parsed_changes(_without_handed_on(made, shown.definition.properties))
         if changes is None:
-            needs_it = self.snapshots and self._needs_definition
-            return naming_definition(None, shown.definition, digest) if needs_it else None
+            kept = SetCurrentSchema(shown.definition.current_schema_id)
+            return DefinitionChanges(digest, (kept,)) if self.snapshots and self._needs_definition else None
         planned = DefinitionChanges(digest if self._needs_definition else None, changes.changes)
         return planned if is_replace else own_changes(planned, shown.exported)
 
@@ -322,14 +322,6 @@ def parsed_commit(table: TableName, asked: Updates) -> TableCommit:
         main=main,
         refused=replacing_with_rows(table) if is_replace and snapshots else None,
     )
-
-
-def naming_definition(
-    changes: DefinitionChanges | None, definition: TableDefinition, digest: bytes
-) -> DefinitionChanges:
-    """`changes`, or a change without effect, for the definition whose SHA-256 is `digest` and for no other one."""
-    made = (SetCurrentSchema(definition.current_schema_id),) if changes is None else changes.changes
-    return DefinitionChanges(digest, made)
 
 
 def replacing_with_rows(table: TableName) -> str:

@@ -25,7 +25,7 @@ from rootline.client.create_drop import create_table, drop_table, restore_table
 from rootline.client.iceberg_tables import adopt_table
 from rootline.client.planned_change import commit_planned
 from rootline.client.session import Commit
-from rootline.rest.appends import ClientAppend, once
+from rootline.rest.appends import ClientAppend
 from rootline.rest.bodies import Name, Renaming, TableToCreate, TableToRegister, Updates
 from rootline.rest.refusals import about, refusal_of_change, requirement_failed, table_exists
 from rootline.rest.table_changes import (
@@ -36,7 +36,7 @@ from rootline.rest.table_changes import (
     parsed_commit,
     updates_of,
 )
-from rootline.rest.writing import Writing
+from rootline.rest.writing import Writing, once
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version, name_in_namespace, namespace_of, snapshot_id_of, table_name
@@ -114,7 +114,7 @@ async def commit(
             except (Refusal, RootlineError) as error:
                 if wanted.snapshots:
                     appending = ClientAppend(writing, table, wanted, format_version, request)
-                    is_done = not await appending.may_be_refused(refusal_of_change(error, table), error)
+                    is_done = not await appending.refused(refusal_of_change(error, table), error)
                 else:
                     is_done = await _is_created(writing, table, wanted, format_version)
                 if not is_done:

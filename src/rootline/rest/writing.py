@@ -1,7 +1,7 @@
 """The parts that every writing request uses: the open lake, the catalog that answers, the deadline of a verdict.
 
-Owns: these parts, reading a table's head, the response after a commit. Does not own: opening the lake
-(`rootline.cli`), requests (`namespaces`, `tables`, `views`).
+Owns: these parts, reading a table's head, the response after a commit, one run for all copies of a request. Does not
+own: opening the lake (`rootline.cli`), requests (`namespaces`, `tables`, `views`).
 Invariants: all of them run on the catalog's event loop. A request without a verdict in time is an unknown outcome, and
 never a refusal.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -21,6 +22,7 @@ from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.rest.catalog import RestCatalog
 from rootline.catalog.rest.responses import SnapshotMode, no_such_table
 from rootline.client.session import Session, WriterStamp
+from rootline.rest.bodies import Updates
 from rootline.rest.refusals import about, after_commit
 from rootline.schemas.bytes.manifest_codec import ListedManifest
 from rootline.schemas.bytes.root.root_codec import Root
@@ -147,3 +149,33 @@ class Writing:
         if not definition.schema.fields:
             raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")
         return ExportedDefinition.of(definition, self.catalog.format_of(format_version, definition.properties))
+
+
+async def once(
+    writing: Writing,
+    table: TableName,
+    asked: Updates,
+    shown: FormatVersion | None,
+    work: Callable[[str], Awaitable[bytes]],
+) -> bytes:
+    """The response of `work`, which gets the digest of the request. A running copy of the request shares it.
+
+    `shown`: the format of the response, as the client asked for it.
+    """
+    request = await asyncio.to_thread(_digest_of, table, asked)
+    running, key = writing.commits.running, (request, shown)
+    task = running.get(key)
+    if task is None:
+        task = running[key] = asyncio.ensure_future(work(request))
+        task.add_done_callback(lambda done: _forget(running, key, done))
+    return await asyncio.shield(task)
+
+
+def _forget(running: RunningCommits, key: tuple[str, FormatVersion | None], done: asyncio.Task[bytes]) -> None:
+    running.pop(key, None)
+    if not done.cancelled():
+        done.exception()  # retrieved: its callers have it, or wait no longer
+
+
+def _digest_of(table: TableName, asked: Updates) -> str:
+    return sha256(f"{table}\0{asked.model_dump_json()}".encode()).hexdigest()

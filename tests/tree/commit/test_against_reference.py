@@ -41,6 +41,10 @@ def test_batches_do_what_the_model_does_and_what_their_intents_do_one_by_one(seq
     try_all(sequence)
 
 
+def no_rule(*_: object) -> None:
+    """Whatever the intent is."""
+
+
 def try_all(sequence: list[Draw]) -> None:
     trial = tried(sequence)
     check_every_range(trial.batched)
@@ -66,10 +70,13 @@ def test_jobs_of_clients_move_as_in_the_model_whatever_becomes_of_the_table(sequ
     tried(sequence)
 
 
-def test_a_job_that_moves_behind_its_client_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "check_base", no_rule)
+@pytest.mark.parametrize(("name", "broken"), [("check_progress", no_rule), ("request_of", str.upper)])
+def test_a_job_that_moves_behind_its_client_and_a_refused_request_that_is_committed_are_found(
+    monkeypatch: pytest.MonkeyPatch, name: str, broken: object
+) -> None:
+    monkeypatch.setattr(decide, name, broken)
 
-    @settings(deadline=None, max_examples=30, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(deadline=None, max_examples=60, derandomize=True, database=None, phases=[Phase.generate])
     @given(st.lists(of_clients, min_size=8, max_size=20))
     def until_it_fails(sequence: list[Draw]) -> None:
         tried(sequence)
@@ -81,10 +88,6 @@ def test_a_job_that_moves_behind_its_client_is_found(monkeypatch: pytest.MonkeyP
 def lets_tags_go(header: RootHeader, kept: RetainedPage | None, limits: ExpiryLimits, *, now: bool) -> Steps:
     """A plan of a worker who does not look at tags."""
     return plan_expiry(replace(header, tags={}), kept, limits, now=now)
-
-
-def no_rule(*_: object) -> None:
-    """Whatever the tags are."""
 
 
 @pytest.mark.parametrize(

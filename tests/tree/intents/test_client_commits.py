@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from rootline.schemas.bytes.root.header_codec import encode_header
-from rootline.schemas.client_commits import CLIENT, ClientCommit, client_snapshots_in
+from rootline.schemas.client_commits import CLIENT, REFUSED, ClientCommit, client_snapshots_in
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.parts.progress import ClientSnapshot, JobProgress
@@ -249,17 +249,69 @@ def test_many_jobs_leave_the_newest_that_fit() -> None:
     assert codes(lake.put(commit(1_001, 1, **{"job-60": "2"}))) == ["progress-moved"]
 
 
-def test_a_commit_that_was_made_from_an_expired_version_is_refused() -> None:
-    lake = new_lake(append("a"), append("b"))
-    version = lake.head.header.version
-    items = [commit(7 + back).model_copy(update={"read_version": version - back}) for back in range(2)]
-    named = VersionReference(version=version)
-    assert codes(lake.put(intent(IntentKind.EXPIRE, "expire", ref=named, made_from_version=version))) == [None]
-    assert codes(lake.put(*items)) == [None, "stale-source"]
-    of_a_writer = append("c").model_copy(update={"read_version": version - 1})
-    assert codes(lake.put(of_a_writer)) == [None], "only a catalog refuses rows because their version expired"
-    future = commit(20).model_copy(update={"read_version": lake.head.header.version + 1})
-    assert codes(lake.put(future)) == ["version-unknown"]
+def planned(snapshot_id: int, plan: int, **jobs: str) -> Intent:
+    """One of the plans of a client's request."""
+    made = commit(snapshot_id, 1, 1, f"c{snapshot_id}-{plan}", **jobs)
+    return made.model_copy(update={"intent_id": f"request-{snapshot_id}/{plan}", "table_uuid": DEFINITION.table_uuid})
+
+
+def refusal(snapshot_id: int, reason: str = "the client may not write") -> Intent:
+    return intent(
+        IntentKind.APPEND,
+        f"request-{snapshot_id}",
+        table_uuid=DEFINITION.table_uuid,
+        writer_id=f"rest/{snapshot_id}",
+        writer_sequence=0,
+        summary={REFUSED: reason},
+    )
+
+
+def test_a_request_that_was_refused_is_not_committed_by_another_plan_of_it() -> None:
+    lake = new_lake(planned(6, 1))
+    rejected = lake.put(refusal(7), planned(7, 1, a="1"), planned(7, 2))
+    assert codes(rejected) == ["request-refused"] * 3
+    assert {verdict.message for verdict in rejected} == {"the client may not write"}
+    assert codes(lake.put(planned(7, 3), planned(8, 1))) == ["request-refused", None]
+    assert (listed(lake.head.header), lake.head.header.progress) == ([8], ())
+    other = planned(7, 1).model_copy(update={"intent_id": "another-request/1"})
+    assert codes(lake.put(other)) == [None], "the client may use the id for another request"
+
+
+def test_the_refusal_of_a_request_that_is_committed_is_a_duplicate() -> None:
+    lake = new_lake()
+    assert kinds(lake.put(planned(7, 1), refusal(7), planned(7, 2))) == ["committed", "duplicate", "duplicate"]
+    assert kinds(lake.put(refusal(7))) == ["duplicate"]
+    assert lake.head.header.totals.data_files == 1
+
+
+def test_a_refusal_lasts_while_the_table_is_dropped_and_restored() -> None:
+    lake = new_lake(append("a"))
+    lake.put(intent(IntentKind.DROP, "drop", table_uuid=DEFINITION.table_uuid))
+    dropped = VersionReference(version=lake.head.header.version)
+    assert codes(lake.put(refusal(7))) == ["request-refused"]
+    back = intent(IntentKind.RESTORE, "back", ref=dropped, table_uuid=DEFINITION.table_uuid)
+    assert codes(lake.put(back, planned(7, 1))) == [None, "request-refused"]
+
+
+def test_a_create_that_was_refused_because_its_name_was_taken_is_not_committed_when_the_name_is_free() -> None:
+    lake = new_lake()
+    another = replace(DEFINITION, table_uuid=uuid.UUID(int=77)).to_json().decode()
+    names = {"writer_sequence": 0, "add_data_files": [data_file("b")]}
+    made, later = (
+        create(f"request-{number}", another, writer_id=f"rest/{number}", summary=words_of(number, {}), **names)
+        for number in (7, 8)
+    )
+    assert codes(lake.put(refusal(7))) == ["request-refused"]
+    assert codes(lake.put(intent(IntentKind.DROP, "drop", table_uuid=DEFINITION.table_uuid))) == [None]
+    assert codes(lake.put(made, later)) == ["request-refused", None]
+    assert listed(lake.states[-1].header) == [8]
+
+
+def test_an_intent_that_refuses_commits_nothing_whatever_it_carries() -> None:
+    lake = new_lake()
+    item = append("c", summary={REFUSED: "no"})
+    assert codes(lake.put(item)) == ["request-refused"]
+    assert lake.head.header.totals.data_files == 0
 
 
 jobs = st.builds(

@@ -13,13 +13,14 @@ The steps, in order:
     meant_for_this_table   the intent names the uuid of this table, if a table of the name was dropped
     known_to_ledger        a copy of a committed intent is a duplicate, a copy of a rejected one is rejected likewise
     permitted              the publisher has the permission
+    refused_by_catalog     an intent that only states a catalog's refusal is rejected
     fast_append            an append of one file that breaks no rule becomes a row
     general_rules          any other intent passes the rules below:
       shared_rules           the rules of all kinds: name, definition, isolation, files in the store
       judged_by_kind         the rules of the intent's kind, which make the change
       room_in_root           the next root has room for the change
     committed_before       an intent whose files were all rewritten since they were committed is a duplicate
-    base_of_client         the version that a client read has not expired, and the job of its commit did not move
+    job_has_not_moved      the streaming job of a client's commit did not move since the client read
     arrival                the new files are neither condemned nor older than the horizon
 
 Theory. A step returns `None` to pass the intent on. Otherwise no later step runs: the intent was decided before, or
@@ -31,7 +32,7 @@ The order is part of the protocol. An intent with two faults is rejected for the
 coordinator must give the same reason. Five facts explain the order:
 * A ledger belongs to one table, so the table's uuid is checked before it.
 * A copy of an intent in the ledger is decided by the ledger alone, whatever happened to the table since. So the ledger
-  precedes every other rule.
+  precedes every other rule. A request that a catalog refused is not committed either, also by another plan of it.
 * The fast append makes a row only if no general rule would reject it (a property test compares the two). Any other
   intent takes the general rules, which give the reasons.
 * Files are compared with removed and condemned ones when the whole change is known.
@@ -48,7 +49,15 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.client_commits import CLIENT, CLIENT_SNAPSHOTS, ClientCommit, client_snapshots_word
+from rootline.schemas.client_commits import (
+    CLIENT,
+    CLIENT_SNAPSHOTS,
+    CLIENT_WRITER_PREFIX,
+    REFUSED,
+    ClientCommit,
+    client_snapshots_word,
+    request_of,
+)
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
@@ -77,7 +86,7 @@ from rootline.tree.parts.ledger import (
     with_rejected,
 )
 from rootline.tree.parts.outcomes import OutcomeDraft
-from rootline.tree.rules.client_rules import check_base, client_commit_of, move_jobs, words_for_root
+from rootline.tree.rules.client_rules import check_progress, client_commit_of, move_jobs, words_for_root
 from rootline.tree.rules.file_rules import check_named_once, files_to_verify
 from rootline.tree.rules.isolation_rules import check_isolation
 from rootline.tree.state.addressable import dropped_words
@@ -116,16 +125,24 @@ def meant_for_this_table(deciding: Decisions, record: Record) -> None:
 
 
 def known_to_ledger(deciding: Decisions, record: Record) -> Duplicate | RejectedSequence | None:
-    """Settle a copy of a decided intent. Reject another intent with a committed sequence."""
+    """Settle a copy of a decided intent, and a request of a client that was refused. Reject another intent with a
+    committed sequence.
+
+    A `create` may be of a request that was refused because an earlier table had the name, so that table's ledger knows.
+    """
     intent = record.intent
-    if not deciding.has_ledger or intent.writer_id is None or intent.writer_sequence is None:
+    if intent.writer_id is None or intent.writer_sequence is None:
         return None
     writer = WriterId(intent.writer_id)
     known = deciding.ledger.parts_of(writer)
-    rejection = rejection_of(known, intent.intent_id)
+    rejection = rejection_of(known, intent.intent_id) if deciding.has_ledger else None
+    if rejection is None and writer.startswith(CLIENT_WRITER_PREFIX):
+        rejection = rejection_of(known, request_of(intent.intent_id))
     if rejection is not None:
         deciding.ledger.saw(writer)
         return rejection
+    if not deciding.has_ledger:
+        return None
     version = committed_version(known, intent.writer_sequence)
     if version is None:
         return None
@@ -145,6 +162,13 @@ def permitted(deciding: Decisions, record: Record) -> None:
     """Reject an intent whose publisher lacks the permission."""
     if record.refusal is not None:
         raise Invalid(*record.refusal)
+
+
+def refused_by_catalog(deciding: Decisions, record: Record) -> None:
+    """Reject an intent by which a catalog refuses a client's request. The ledger then knows the request."""
+    reason = record.intent.summary.get(REFUSED)
+    if reason is not None:
+        raise Invalid("request-refused", reason)
 
 
 def fast_append(deciding: Decisions, record: Record) -> None:
@@ -247,11 +271,11 @@ def committed_before(deciding: Decisions, record: Record) -> Duplicate | None:
     return Duplicate(None) if was_committed_before(draft, record.intent, change) else None
 
 
-def base_of_client(deciding: Decisions, record: Record) -> None:
-    """Reject a client's commit if the version that it read has expired, or if its job moved since."""
+def job_has_not_moved(deciding: Decisions, record: Record) -> None:
+    """Reject a client's commit whose job moved since the client read."""
     draft, client = deciding.draft, deciding.client
-    if client is not None and draft is not None and not isinstance(deciding.change, Beginning):
-        check_base(draft, record.intent, client)
+    if client is not None and client.progress and draft is not None and not isinstance(deciding.change, Beginning):
+        check_progress(draft, record.intent, client)
 
 
 def arrival(deciding: Decisions, record: Record) -> Needs | None:
@@ -267,10 +291,11 @@ STEPS: Final[tuple[Callable[[Decisions, Record], Stop | None], ...]] = (
     meant_for_this_table,
     known_to_ledger,
     permitted,
+    refused_by_catalog,
     fast_append,
     general_rules,
     committed_before,
-    base_of_client,
+    job_has_not_moved,
     arrival,
 )
 UNRECORDED: Final = (meant_for_this_table, permitted)

@@ -1,8 +1,8 @@
 """Rules of the commits of Iceberg clients: the word `rootline.client`, and the progress of streaming jobs.
 
-Owns: which intents may carry the word, the age of the version that a client read, the fence of a job, the next
-progress, the words for the root's summary. Does not own: the word (`rootline.schemas.client_commits`), how many jobs
-the header keeps (`rootline.tree.parts.progress`), the order of the steps (`rootline.tree.commit.decide`).
+Owns: which intents may carry the word, the fence of a job, the next progress, the words for the root's summary. Does
+not own: the word (`rootline.schemas.client_commits`), how many jobs the header keeps (`rootline.tree.parts.progress`),
+the order of the steps (`rootline.tree.commit.decide`).
 Invariants: If a job moved after its client read, that client's commit does not move it, also within one batch.
 The newest job always fits in the header.
 
@@ -17,7 +17,6 @@ from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import CLIENT_KINDS
 from rootline.schemas.parts.progress import PROGRESS, JobProgress
-from rootline.schemas.parts.versions import VERSIONS
 from rootline.tree.draft.draft import Draft
 from rootline.tree.parts.progress import with_moved
 
@@ -41,30 +40,12 @@ def client_commit_of(intent: Intent) -> ClientCommit | None:
     return commit
 
 
-def check_base(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
-    """Check what the client had read.
-
-    A catalog refuses a client whose version expired, and the client deletes its files. So another catalog must not
-    commit the same request then.
+def check_progress(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
+    """Check that no job of the commit moved since its client read.
 
     Raises:
-        Invalid: `stale-source`, its version has expired; `progress-moved`, a job of the commit moved since; or
-            `version-unknown`, it cannot have read that.
+        Invalid: `progress-moved`; `version-unknown`, it cannot have read that.
     """
-    oldest, version = draft.parts.of(VERSIONS).oldest, intent.read_version
-    if version is not None and version < oldest:
-        raise Invalid(
-            "stale-source",
-            f"{draft.table}: the client read version {version}, and versions below {oldest} have expired: reload the "
-            "table",
-        )
-    if version is not None and version >= draft.version:
-        raise Invalid("version-unknown", f"{draft.table}: read_version {version} is not a version of the table yet")
-    if commit.progress:
-        _check_progress(draft, intent, commit)
-
-
-def _check_progress(draft: Draft, intent: Intent, commit: ClientCommit) -> None:
     read = intent.read_sequence_number
     if read is None or read > draft.read_number_max:
         raise Invalid(
