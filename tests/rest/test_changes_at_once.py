@@ -280,11 +280,12 @@ def test_rows_are_committed_although_a_property_changes_to_and_fro_between_their
                 assert (await asyncio.to_thread(catalog.commit, "demo.kept", updates)).status_code == 200
             return await publish(*given, **named)
 
-        properties = {"rootline.sweep.client-files": "true", "x": "1"}
-        assert catalog.create("demo", name="kept", schema=SCHEMA, properties=properties).status_code == 200
+        assert catalog.create("demo", name="kept", schema=SCHEMA, properties={"x": "1"}).status_code == 200
         client = HandMade(catalog, "demo.kept")
+        updates, requirements = client.append(client.file(1))
+        named = {"type": "assert-current-schema-id", "current-schema-id": 0}
         monkeypatch.setattr(appends, "verdict_on", after_a_change)
-        assert catalog.commit("demo.kept", *_append_in_metadata(client)).status_code == 200
+        assert catalog.commit("demo.kept", updates, [*requirements, named]).status_code == 200
         assert (left, client.ids()) == ([], [1])
 
 

@@ -422,7 +422,8 @@ def test_a_list_where_it_would_stop_sweeps_is_refused_with_what_to_set(client: H
     )
     assert f"write lists and manifests to {client.location}/rest/metadata" in message
     assert client.catalog.commit(client.table, [on]).status_code == 200
-    assert _send(client, request).status_code == 200
+    assert _send(client, request).status_code == 409, "what was refused stays refused"
+    assert _send(client, client.request(client.snapshot(made, where, tries="2"))).status_code == 200
     assert client.ids() == [1]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rootline.rest import appends, tables
+from rootline.rest import appends, tables, writing
 from tests.catalog.served_catalog import served
 from tests.rest.hand_made import HandMade, fresh_id
 from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem, writing_catalog
@@ -80,7 +80,7 @@ def test_a_create_that_arrives_twice_at_once_is_done_for_both(
 ) -> None:
     name = f"twice_{int(rows)}{int(uuid_too)}"
     body, both_arrived = _body(catalog, name, rows=rows, uuid_too=uuid_too), threading.Barrier(2)
-    digest_of = appends._digest_of
+    digest_of = writing._digest_of
 
     def met(*given: Any) -> str:
         found = digest_of(*given)
@@ -88,7 +88,7 @@ def test_a_create_that_arrives_twice_at_once_is_done_for_both(
         return found
 
     with monkeypatch.context() as changed:
-        changed.setattr(appends, "_digest_of", met)
+        changed.setattr(writing, "_digest_of", met)
         answers = _at_once(name, body, catalog.client, catalog.client)
     assert [each.status_code for each in answers] == [200, 200], [each.text for each in answers]
     assert len({each.json()["metadata"]["table-uuid"] for each in answers}) == 1
