@@ -73,13 +73,10 @@ class ClientCommit:
             raise Invalid("intent-malformed", f"summary: {CLIENT} is wrong: {error!s:.150}: {next_step}") from None
 
 
-def client_intent_id(request: str, planned_on: str) -> str:
-    """The id of an intent that commits a client's request, whose digest is `request`. Another plan has another id."""
-    return f"{request}/{planned_on}"
-
-
 def request_of(intent_id: str) -> str:
-    """The digest of the request that an intent commits. An intent that refuses the request has it as its id."""
+    """The digest of the client's request that an intent commits. Its id is the digest, a slash, and what it was planned
+    on. The id of an intent that refuses the request is the digest.
+    """
     return intent_id.partition("/")[0]
 
 

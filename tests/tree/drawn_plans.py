@@ -201,7 +201,7 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
 
 
 def _of_client(draw: Draw, number: int, plan: Plan) -> Plan:
-    """Every third append is an Iceberg client's. Some have the snapshot of an earlier one, move its job, or refuse it."""
+    """Every third append is an Iceberg client's. Some have the id of an earlier one, move its job, or refuse it."""
     if draw.picks[5] % 3 and not draw.of_clients:
         return plan
     client, jobs = 1_000 + number // 4, ((), ("a",), ("b",), ("b", "a"))[draw.picks[4] % 4]

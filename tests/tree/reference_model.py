@@ -82,13 +82,12 @@ class ReferenceTable:
                 known = known or self.rejected.get((plan.writer, plan.intent_id.partition("/")[0]))
             if known is not None:
                 return VerdictKind.REJECTED, known
-        if is_of_this_table and plan.writer is not None:
-            if (plan.writer, plan.sequence) in self.committed:
-                said = self.committed[plan.writer, plan.sequence]
-                if said and plan.says and said != plan.says:
-                    self.rejected[plan.writer, plan.intent_id] = "sequence-reused"
-                    return VerdictKind.REJECTED, "sequence-reused"
-                return VerdictKind.DUPLICATE, None
+        if is_of_this_table and plan.writer is not None and (plan.writer, plan.sequence) in self.committed:
+            said = self.committed[plan.writer, plan.sequence]
+            if said and plan.says and said != plan.says:
+                self.rejected[plan.writer, plan.intent_id] = "sequence-reused"
+                return VerdictKind.REJECTED, "sequence-reused"
+            return VerdictKind.DUPLICATE, None
         try:
             if plan.refuses:
                 raise Rejected("request-refused")

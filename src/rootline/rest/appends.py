@@ -39,7 +39,7 @@ from rootline.rest.writing import Writing
 from rootline.schemas.bytes.record_headers import kept_of, stated
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, REFUSED, ClientCommit, client_intent_id
+from rootline.schemas.client_commits import CLIENT, CLIENT_WRITER_PREFIX, REFUSED, ClientCommit
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import SnapshotId, TableName, Version, WriterId, snapshot_id_of
@@ -75,8 +75,6 @@ _CLIENTS_COUNTS: Final = (
 _APPEND, _REPLACE = "append", "replace"
 _REASON_CHARS_MAX: Final = 300
 """The characters of a refusal that the ledger keeps."""
-_TABLES_IN_TURN: Final = 4
-"""How many tables of one name a refusal is recorded with, if each is replaced by the next meanwhile."""
 _NEAR: Final = 100
 """The number of versions among which the base of a commit is looked for without a thread."""
 
@@ -180,16 +178,15 @@ class ClientAppend:
             return True
         if isinstance(error, RootlineError) and error.code in ("sequence-reused", "request-refused"):
             return True
-        for _ in range(_TABLES_IN_TURN):
-            root = await self._newest_or_none()
-            if root is None:  # no table ever had the name
-                return True
-            if not await self._may_be_refused(root):
-                return False
-            verdict = await self._record_refusal(root, refusal.message)
-            if verdict.kind is VerdictKind.REJECTED and verdict.code != "table-uuid-mismatch":
-                return True
-        raise self._unknown("it was committed, or the table was replaced, while it was refused")
+        root = await self._newest_or_none()
+        if root is None:  # no table ever had the name
+            return True
+        if not await self._may_be_refused(root):
+            return False
+        verdict = await self._record_refusal(root, refusal.message)
+        if verdict.kind is not VerdictKind.REJECTED or verdict.code == "table-uuid-mismatch":
+            raise self._unknown("it was committed, or another table has the name, while it was refused")
+        return True
 
     async def _record_refusal(self, root: Root, reason: str) -> Verdict:
         """The verdict on an intent that the coordinator rejects, and by which the ledger knows the request."""
@@ -310,7 +307,7 @@ class ClientAppend:
         new = await for_intent(writing.session, table, after, found.added)
         intent = Intent(
             # a definition that was there before has another location, so a rejection of then does not apply
-            intent_id=client_intent_id(self.request, sha256(header.definition.location.encode()).hexdigest()[:16]),
+            intent_id=f"{self.request}/{sha256(header.definition.location.encode()).hexdigest()[:16]}",
             table=table,
             table_uuid=header.table_uuid,
             kind=IntentKind.APPEND,

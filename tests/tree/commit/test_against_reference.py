@@ -70,7 +70,7 @@ def test_jobs_of_clients_move_as_in_the_model_whatever_becomes_of_the_table(sequ
     tried(sequence)
 
 
-@pytest.mark.parametrize(("name", "broken"), [("check_progress", no_rule), ("request_of", str.upper)])
+@pytest.mark.parametrize(("name", "broken"), [("check_progress", no_rule), ("refusal_of", no_rule)])
 def test_a_job_that_moves_behind_its_client_and_a_refused_request_that_is_committed_are_found(
     monkeypatch: pytest.MonkeyPatch, name: str, broken: object
 ) -> None:

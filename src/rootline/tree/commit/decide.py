@@ -49,15 +49,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.client_commits import (
-    CLIENT,
-    CLIENT_SNAPSHOTS,
-    CLIENT_WRITER_PREFIX,
-    REFUSED,
-    ClientCommit,
-    client_snapshots_word,
-    request_of,
-)
+from rootline.schemas.client_commits import CLIENT, CLIENT_SNAPSHOTS, REFUSED, ClientCommit, client_snapshots_word
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
@@ -81,6 +73,7 @@ from rootline.tree.parts.ledger import (
     VERSION_FORGOTTEN,
     LedgerDraft,
     committed_version,
+    refusal_of,
     rejection_of,
     with_committed,
     with_rejected,
@@ -136,8 +129,7 @@ def known_to_ledger(deciding: Decisions, record: Record) -> Duplicate | Rejected
     writer = WriterId(intent.writer_id)
     known = deciding.ledger.parts_of(writer)
     rejection = rejection_of(known, intent.intent_id) if deciding.has_ledger else None
-    if rejection is None and writer.startswith(CLIENT_WRITER_PREFIX):
-        rejection = rejection_of(known, request_of(intent.intent_id))
+    rejection = rejection or refusal_of(known, writer, intent.intent_id)
     if rejection is not None:
         deciding.ledger.saw(writer)
         return rejection

@@ -35,7 +35,7 @@ from rootline.schemas.bytes.root.ledger_page import (
     last_seen_of,
     record_in,
 )
-from rootline.schemas.client_commits import CLIENT_WRITER_PREFIX
+from rootline.schemas.client_commits import CLIENT_WRITER_PREFIX, request_of
 from rootline.schemas.content_entry import quick
 from rootline.schemas.identifiers import PROCESS_WRITER_PREFIX, Headers, Version, WriterId
 from rootline.schemas.intent import Intent
@@ -115,6 +115,11 @@ def rejection_of(parts: Iterable[WriterRecord], intent_id: str) -> RejectedSeque
         if budget <= 0:
             break
     return None
+
+
+def refusal_of(parts: Iterable[WriterRecord], writer: WriterId, intent_id: str) -> RejectedSequence | None:
+    """The rejection of the client's request that the intent commits."""
+    return rejection_of(parts, request_of(intent_id)) if writer.startswith(CLIENT_WRITER_PREFIX) else None
 
 
 def with_committed(record: WriterRecord, sequence: int, version: Version) -> WriterRecord:
