@@ -16,10 +16,12 @@ from pyiceberg.types import LongType
 
 from rootline.client import new_files, planned_change
 from rootline.client.producer import await_verdict
+from rootline.client.session import Session, WriterStamp
 from rootline.connect import connect
 from rootline.rest import appends, client_files, writing
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.intent import Intent
+from rootline.schemas.verdict import Verdict, VerdictKind
 from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.catalog.served_catalog import served
 from tests.rest.hand_made import ADDED, HandMade, fresh_id
@@ -266,6 +268,31 @@ def test_a_request_whose_refusal_cannot_be_recorded_is_an_unknown_outcome(
         status, message = problem(client.catalog.commit(client.table, *removing))
     assert (status, "the log does not respond" in message) == (500, True), message
     assert problem(client.catalog.commit(client.table, *removing))[0] == 409
+
+
+@pytest.mark.parametrize("code", ["not-permitted", "table-parked", "lake-mismatch", "intent-malformed"])
+def test_a_request_whose_refusal_is_rejected_without_a_record_is_an_unknown_outcome(
+    client: HandMade, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    async def unrecorded(_: Session, __: WriterStamp, intent: Intent, **___: Any) -> Verdict:
+        return Verdict(
+            intent_id=intent.intent_id,
+            table=intent.table,
+            kind=VerdictKind.REJECTED,
+            log="log",
+            partition=0,
+            offset=7,
+            code=code,
+            message="the ledger does not know it",
+        )
+
+    updates, required = client.append(client.file(1))
+    refused = (client.table, updates, [*required, {"type": "assert-current-schema-id", "current-schema-id": 99}])
+    with monkeypatch.context() as changed:
+        changed.setattr(appends, "verdict_on", unrecorded)
+        status, message = problem(client.catalog.commit(*refused))
+    assert (status, f"the ledger does not know it [{code}]" in message) == (500, True), message
+    assert problem(client.catalog.commit(*refused))[0] == 409
 
 
 def test_rows_are_committed_although_a_property_changes_to_and_fro_between_their_plans(

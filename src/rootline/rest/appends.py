@@ -143,7 +143,7 @@ class ClientAppend:
         summary = self._summary(found, definition, (), 0)
         new = await for_intent(self.writing.session, self.table, definition, found.added)
         intent = Intent(
-            intent_id=self.request,
+            intent_id=f"{self.request}/{IntentKind.CREATE}",
             table=self.table,
             table_uuid=definition.table_uuid,
             kind=IntentKind.CREATE,
@@ -183,13 +183,15 @@ class ClientAppend:
             return True
         if not await self._may_be_refused(root):
             return False
-        verdict = await self._record_refusal(root, refusal.message)
-        if verdict.kind is not VerdictKind.REJECTED or verdict.code == "table-uuid-mismatch":
-            raise self._unknown("it was committed, or another table has the name, while it was refused")
+        await self._record_refusal(root, refusal.message)
         return True
 
-    async def _record_refusal(self, root: Root, reason: str) -> Verdict:
-        """The verdict on an intent that the coordinator rejects, and by which the ledger knows the request."""
+    async def _record_refusal(self, root: Root, reason: str) -> None:
+        """Publish the intent that the coordinator rejects, and by which the ledger knows the request.
+
+        Raises `Refusal` if the ledger does not know it as refused: it was committed, another table has the name, there
+        is no verdict, or the intent was rejected for another reason, such as a permission, which leaves no record.
+        """
         intent = Intent(
             intent_id=self.request,
             table=self.table,
@@ -199,10 +201,14 @@ class ClientAppend:
             writer_sequence=_SEQUENCE,
             summary={REFUSED: reason[:_REASON_CHARS_MAX]},
         )
+        session, timeout_s = self.writing.session, self.writing.timeout_s
         try:
-            return await verdict_on(self.writing.session, self.writing.stamp, intent, timeout_s=self.writing.timeout_s)
+            verdict = await verdict_on(session, self.writing.stamp, intent, timeout_s=timeout_s)
         except RootlineError as error:
             raise self._unknown(f"it is to be refused ({reason}), and that is not recorded: {error.message}") from error
+        if verdict.code != "request-refused":
+            found = f"{verdict.message or 'its id is committed'} [{verdict.code or verdict.kind}]"
+            raise self._unknown(f"it is to be refused ({reason}), and that is not recorded: {found}")
 
     async def _may_be_refused(self, root: Root) -> bool:
         """As `refused`, with what the newest root shows."""
