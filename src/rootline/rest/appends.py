@@ -138,7 +138,6 @@ class ClientAppend:
         Returns whether the request is done. Raises as `commit`.
         """
         began_ms = self.writing.session.environment.now_ms()
-        root = await newest_root(self.writing.session.store, self.table)
         found = await self._read(None, definition)
         if not found.added:
             return False
@@ -151,7 +150,6 @@ class ClientAppend:
             kind=IntentKind.CREATE,
             writer_id=self._writer,
             writer_sequence=_SEQUENCE,
-            read_version=0 if root is None else root.header.version,
             definition=definition.to_json().decode(),
             add_data_files=new.files,
             add_manifests=new.leaves,
