@@ -12,6 +12,7 @@ import pytest
 
 from rootline.connect import connect
 from rootline.schemas.bytes.intent_codec import decode_intent
+from rootline.schemas.client_commits import CLIENT, REFUSED
 from rootline.schemas.verdict import Verdict
 from tests.cli.conftest import Result, Run
 
@@ -172,6 +173,29 @@ def test_a_workers_intent_is_left_out_and_nothing_is_wrong_with_that(lake: Lake,
     result = lake.run("dlq", "replay", f"0/{rejected['offset']}", "--json")
     assert (result.code, [record["kind"] for record in result.records]) == (0, ["left-out"]), result.out
     assert "workers plan it again" in result.records[0]["message"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {
+            "intent_id": "request/plan",
+            "summary": {CLIENT: '{"snapshots": [[7, "append"]], "digest": "%s"}' % ("ab" * 32)},
+        },
+        {"intent_id": "request", "summary": {REFUSED: "no"}, "add_data_files": []},
+    ],
+    ids=["commit", "refusal"],
+)
+def test_a_request_of_an_iceberg_client_is_left_out_because_its_files_may_be_deleted(
+    lake: Lake, changed: dict[str, Any]
+) -> None:
+    item = append("one", writer_id="rest/7", writer_sequence=0) | changed
+    letter = lake.publish_bytes(json.dumps(item).encode())
+    lake.create_table()
+    result = lake.run("dlq", "replay", f"0/{letter.offset}", "--json")
+    assert (result.code, [record["kind"] for record in result.records]) == (0, ["left-out"]), result.out
+    assert "let the client make a new commit" in result.records[0]["message"]
+    assert lake.files() == []
 
 
 def test_replaying_by_table_or_code_asks_first(lake: Lake) -> None:

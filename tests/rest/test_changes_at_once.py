@@ -14,12 +14,16 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import LongType
 
+from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client import new_files, planned_change
 from rootline.client.producer import await_verdict
+from rootline.client.session import Session, WriterStamp
 from rootline.connect import connect
 from rootline.rest import appends, client_files, writing
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.intent import Intent
+from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.tree.parts.ledger import CLIENT_RETENTION_S
 from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.catalog.served_catalog import served
 from tests.rest.hand_made import ADDED, HandMade, fresh_id
@@ -266,6 +270,51 @@ def test_a_request_whose_refusal_cannot_be_recorded_is_an_unknown_outcome(
         status, message = problem(client.catalog.commit(client.table, *removing))
     assert (status, "the log does not respond" in message) == (500, True), message
     assert problem(client.catalog.commit(client.table, *removing))[0] == 409
+
+
+def test_a_catalog_that_was_stopped_longer_than_the_ledger_remembers_publishes_no_old_plan(
+    client: HandMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    difference, now_ms, stopped_ms = appends.difference, SystemEnvironment.now_ms, [0]
+
+    async def stopped(*given: Any) -> Any:
+        found = await difference(*given)
+        stopped_ms[0] = 1_000 * CLIENT_RETENTION_S
+        return found
+
+    request = client.append(client.file(1))
+    with monkeypatch.context() as changed:
+        changed.setattr(SystemEnvironment, "now_ms", lambda self: now_ms(self) + stopped_ms[0])
+        changed.setattr(appends, "difference", stopped)
+        status, message = problem(client.catalog.commit(client.table, *request))
+    assert (status, "was stopped" in message) == (500, True), message
+    assert client.ids() == []
+    assert client.catalog.commit(client.table, *request).status_code == 200
+
+
+@pytest.mark.parametrize("code", ["not-permitted", "table-parked", "lake-mismatch", "intent-malformed"])
+def test_a_request_whose_refusal_is_rejected_without_a_record_is_an_unknown_outcome(
+    client: HandMade, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    async def unrecorded(_: Session, __: WriterStamp, intent: Intent, **___: Any) -> Verdict:
+        return Verdict(
+            intent_id=intent.intent_id,
+            table=intent.table,
+            kind=VerdictKind.REJECTED,
+            log="log",
+            partition=0,
+            offset=7,
+            code=code,
+            message="the ledger does not know it",
+        )
+
+    updates, required = client.append(client.file(1))
+    refused = (client.table, updates, [*required, {"type": "assert-current-schema-id", "current-schema-id": 99}])
+    with monkeypatch.context() as changed:
+        changed.setattr(appends, "verdict_on", unrecorded)
+        status, message = problem(client.catalog.commit(*refused))
+    assert (status, f"the ledger does not know it [{code}]" in message) == (500, True), message
+    assert problem(client.catalog.commit(*refused))[0] == 409
 
 
 def test_rows_are_committed_although_a_property_changes_to_and_fro_between_their_plans(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from rootline.rest import bodies
 from rootline.rest.writing import READ_AT_ONCE, SMALL_BYTES, CommitsAtOnce
 from rootline.schemas.identifiers import TableName
 from tests.rest.hand_made import HandMade, fresh_id
@@ -32,6 +35,17 @@ def test_a_job_that_restarts_and_repeats_its_files_under_another_id_is_done(clie
     assert _status(client, client.append(file, **FLINK)) == 200, "the checkpoint is committed, and so are its files"
     assert _status(client, client.append(client.file(3), **FLINK)) == 400
     assert client.ids() == [1, 2]
+
+
+def test_a_copy_of_a_request_whose_body_stalls_is_not_refused_while_the_first_one_may_be_committed(
+    client: HandMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "_BODY_S", 0.3)
+    url = urlsplit(client.catalog.url)
+    head = f"POST /v1/own/namespaces/demo/tables/kept HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Length: 9\r\n\r\n"
+    with socket.create_connection((str(url.hostname), int(url.port or 0)), timeout=30) as connection:
+        connection.sendall(head.encode() + b"{")
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 503")
 
 
 def test_an_overwrite_of_a_stale_base_whose_files_are_in_the_table_is_done(client: HandMade) -> None:

@@ -317,11 +317,11 @@ def _replay_all(
 def _print_without_intent(letter: DeadLetter, error: RootlineError, as_json: bool) -> ExitCode:
     from rootline.client.dead_letters import LeftOut, place_of
 
-    is_maintenance = isinstance(error, LeftOut)
-    kind = "left-out" if is_maintenance else "unreplayable"
+    is_left_out = isinstance(error, LeftOut)
+    kind = "left-out" if is_left_out else "unreplayable"
     record = {"record": place_of(letter), "kind": kind, "code": error.code, "message": error.message}
     output.line(as_json, record, f"{place_of(letter)}: {kind}: {error.message}")
-    return ExitCode.DONE if is_maintenance else ExitCode.NO
+    return ExitCode.DONE if is_left_out else ExitCode.NO
 
 
 def _print_replay(one: Replay, as_json: bool) -> ExitCode:

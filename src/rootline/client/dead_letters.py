@@ -5,7 +5,8 @@ storage of letters (the log's archive), publishing to the log (`producer`), the 
 sequences, which recognizes a repetition).
 Invariants: of several letters on one record, the newest is used. Only chosen letters are kept in memory. Writer and
 sequence are unchanged, so the ledger commits the intent once, however often it is replayed. The id is fresh, because
-the old one stays rejected. The order of the letters is kept.
+the old one stays rejected. So a commit of an Iceberg client is not replayed: with a fresh id, the ledger would not
+recognize the refused request, whose files the client may have deleted. The order of the letters is kept.
 
 Source: protocol page, section 2, "The ledger".
 """
@@ -23,6 +24,7 @@ from rootline.client.session import Session
 from rootline.ports.intent_log import LogArchive
 from rootline.schemas.bytes.intent_codec import decode_intent
 from rootline.schemas.bytes.record_headers import LAKE_KEY, LAKE_MISMATCH, Lake, decode_lake, refusal_of_lake, said_in
+from rootline.schemas.client_commits import CLIENT, REFUSED
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import LogPosition, by_name
 from rootline.schemas.intent import MAINTENANCE_KINDS, Intent, IntentKind
@@ -99,7 +101,7 @@ _AT_ONCE: Final = 100
 
 
 class LeftOut(Invalid):
-    """The error for a worker's intent, which need not be published again."""
+    """The error for an intent of a worker or of an Iceberg client, which publishes another one by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,8 @@ def intent_of(letter: DeadLetter) -> Intent:
 
     Raises:
         Invalid: the intent cannot be published unchanged. The message names the reason and the next step.
-        LeftOut: it need not be published, because a worker plans its intent again from the newest version.
+        LeftOut: it need not be published, because a worker plans its intent again from the newest version. Or it must
+            not be, because the catalog has answered the Iceberg client, which may have deleted the files since.
     """
     if not letter.value:
         raise Invalid(
@@ -143,6 +146,12 @@ def intent_of(letter: DeadLetter) -> Intent:
             "flush-stale" if intent.kind is IntentKind.FLUSH else "compaction-stale",
             f"record {place_of(letter)} is a worker's {intent.kind}: workers plan it again from the newest version, so "
             "there is nothing to replay",
+        )
+    if {CLIENT, REFUSED} & intent.summary.keys():
+        raise LeftOut(
+            "request-refused",
+            f"record {place_of(letter)} is of an Iceberg client, which may have deleted its files after the catalog's "
+            "answer: let the client make a new commit",
         )
     return intent
 

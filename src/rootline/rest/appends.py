@@ -61,7 +61,7 @@ from rootline.tree.state.table_state import TableState
 
 _SEQUENCE: Final = 0
 _REMEMBERED_MS: Final = 500 * CLIENT_RETENTION_S
-"""A commit on a base of at most this age is in the ledger, even if clocks differ by half an hour."""
+"""What was decided at most this long ago is in the ledger, even if clocks differ by half an hour."""
 _CLIENTS_COUNTS: Final = (
     *RESERVED_WORDS,
     "manifests-created",
@@ -137,13 +137,14 @@ class ClientAppend:
 
         Returns whether the request is done. Raises as `commit`.
         """
+        began_ms = self.writing.session.environment.now_ms()
         found = await self._read(None, definition)
         if not found.added:
             return False
         summary = self._summary(found, definition, (), 0)
         new = await for_intent(self.writing.session, self.table, definition, found.added)
         intent = Intent(
-            intent_id=self.request,
+            intent_id=f"{self.request}/{IntentKind.CREATE}",
             table=self.table,
             table_uuid=definition.table_uuid,
             kind=IntentKind.CREATE,
@@ -154,10 +155,7 @@ class ClientAppend:
             add_manifests=new.leaves,
             summary=summary,
         )
-        session, content = self.writing.session, found.digest
-        verdict = await verdict_on(
-            session, self.writing.stamp, intent, timeout_s=self.writing.timeout_s, content=content
-        )
+        verdict = await self._verdict_on(_Planned(intent, found), began_ms, self.writing.timeout_s)
         await self._settle(verdict, found)
         return True
 
@@ -183,13 +181,15 @@ class ClientAppend:
             return True
         if not await self._may_be_refused(root):
             return False
-        verdict = await self._record_refusal(root, refusal.message)
-        if verdict.kind is not VerdictKind.REJECTED or verdict.code == "table-uuid-mismatch":
-            raise self._unknown("it was committed, or another table has the name, while it was refused")
+        await self._record_refusal(root, refusal.message)
         return True
 
-    async def _record_refusal(self, root: Root, reason: str) -> Verdict:
-        """The verdict on an intent that the coordinator rejects, and by which the ledger knows the request."""
+    async def _record_refusal(self, root: Root, reason: str) -> None:
+        """Publish the intent that the coordinator rejects, and by which the ledger knows the request.
+
+        Raises `Refusal` if the ledger does not know it as refused: it was committed, another table has the name, there
+        is no verdict, or the intent was rejected for another reason, such as a permission, which leaves no record.
+        """
         intent = Intent(
             intent_id=self.request,
             table=self.table,
@@ -199,10 +199,14 @@ class ClientAppend:
             writer_sequence=_SEQUENCE,
             summary={REFUSED: reason[:_REASON_CHARS_MAX]},
         )
+        session, timeout_s = self.writing.session, self.writing.timeout_s
         try:
-            return await verdict_on(self.writing.session, self.writing.stamp, intent, timeout_s=self.writing.timeout_s)
+            verdict = await verdict_on(session, self.writing.stamp, intent, timeout_s=timeout_s)
         except RootlineError as error:
             raise self._unknown(f"it is to be refused ({reason}), and that is not recorded: {error.message}") from error
+        if verdict.code != "request-refused":
+            found = f"{verdict.message or 'its id is committed'} [{verdict.code or verdict.kind}]"
+            raise self._unknown(f"it is to be refused ({reason}), and that is not recorded: {found}")
 
     async def _may_be_refused(self, root: Root) -> bool:
         """As `refused`, with what the newest root shows."""
@@ -453,20 +457,29 @@ class ClientAppend:
 
     async def _publish(self, plan: Callable[[], Awaitable[_Planned | None]]) -> tuple[Verdict, _Planned] | None:
         """Publish the intent, and make another plan if only its definition was overtaken."""
-        session = self.writing.session
-        environment = session.environment
+        environment = self.writing.session.environment
         patience = Patience.of(self.writing.timeout_s, environment.monotonic_s, environment.jitter)
+        began_ms = environment.now_ms()
 
         async def publish(planned: _Planned) -> tuple[Verdict, _Planned]:
-            wait_s, content = patience.verdict_wait_s, planned.found.digest
-            made = await verdict_on(session, self.writing.stamp, planned.intent, timeout_s=wait_s, content=content)
-            return made, planned
+            return await self._verdict_on(planned, began_ms, patience.verdict_wait_s), planned
 
         def delay_of(outcome: tuple[Verdict, _Planned], replans: int) -> float | None:
             verdict = outcome[0]
             return patience.delay_of(verdict, replans) if verdict.code == "definition-changed" else None
 
         return await drive_async(plan, publish, delay_of)
+
+    async def _verdict_on(self, planned: _Planned, began_ms: int, timeout_s: float) -> Verdict:
+        """Publish an intent. Raises `Refusal` if this process was stopped for so long since `began_ms` that the ledger
+        may have forgotten that another catalog refused the request.
+        """
+        session = self.writing.session
+        if session.environment.now_ms() - began_ms > _REMEMBERED_MS:
+            raise self._unknown("the catalog was stopped while it planned the commit")
+        return await verdict_on(
+            session, self.writing.stamp, planned.intent, timeout_s=timeout_s, content=planned.found.digest
+        )
 
     async def _settle(self, verdict: Verdict, found: Difference) -> None:
         """Return if the rows of a published intent are in the table. Raises `Refusal`, `Invalid`."""

@@ -17,7 +17,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Discriminator, FailFast, Field, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from rootline.catalog.rest.responses import bad_request
+from rootline.catalog.rest.responses import Refusal, bad_request
 from rootline.schemas.client_commits import SNAPSHOTS_MAX
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.model_faults import fault_of_model
@@ -253,12 +253,16 @@ def check_line(table: TableName, snapshots: Sequence[AddedSnapshot], main: int |
 
 
 async def read_body(request: Request, kind: type[_Model]) -> _Model:
-    """The body of a request. Raises `Refusal`: it is too large or too slow, or not what `kind` describes."""
+    """The body of a request. Raises `Refusal`: it is too large or too slow, or not what `kind` describes.
+
+    A slow body is no 4xx, because another copy of the request may be committed.
+    """
     try:
         async with asyncio.timeout(_BODY_S):
             body = await _received(request)
     except (TimeoutError, ClientDisconnect):
-        raise bad_request(f"the body did not arrive within {_BODY_S:g} s; send the request anew") from None
+        words = f"the body did not arrive within {_BODY_S:g} s, so nothing was published; send the request anew"
+        raise Refusal(503, "ServiceUnavailableException", words) from None
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
