@@ -35,12 +35,16 @@ RootReader = Callable[[Version], Awaitable[Root]]
 
 async def shown_at(root: Root, oldest: Version, read: RootReader) -> Root:
     """The newest version up to `root` that changed the table. `oldest`: the oldest version that may be read."""
-    found = root
-    for _ in range(HIDDEN_MAX):
+    found, ahead = root, dict[Version, Root]()
+    for step in range(HIDDEN_MAX):
         header = found.header
         if header.version <= oldest or not may_record_verdicts_only(header):
             return found
-        parent = await read(Version(header.version - 1))
+        if header.version - 1 not in ahead:  # many in a row are rare, and are read side by side
+            first = max(oldest, header.version - (VERSIONS_AT_ONCE if step else 1))
+            numbers = [Version(at) for at in range(first, header.version)]
+            ahead = dict(zip(numbers, await gather_bounded(numbers, read, VERSIONS_AT_ONCE), strict=True))
+        parent = ahead[Version(header.version - 1)]
         if not records_verdicts_only(parent, found):
             return found
         found = parent
