@@ -132,8 +132,8 @@ class ClientAppend:
         version = verdict.version if verdict.kind is VerdictKind.COMMITTED else None
         return Appended(None if version is None else Version(version))
 
-    async def create(self, definition: TableDefinition) -> bool:
-        """Create the table with the snapshots' files. The name is free.
+    async def create(self, definition: TableDefinition, read: Version) -> bool:
+        """Create the table with the snapshots' files. The name was free in version `read`.
 
         Returns whether the request is done. Raises as `commit`.
         """
@@ -150,6 +150,7 @@ class ClientAppend:
             kind=IntentKind.CREATE,
             writer_id=self._writer,
             writer_sequence=_SEQUENCE,
+            read_version=read,
             definition=definition.to_json().decode(),
             add_data_files=new.files,
             add_manifests=new.leaves,

@@ -9,7 +9,7 @@ A change whose intent was committed is never answered with a 4xx.
 from __future__ import annotations
 
 import uuid
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -55,7 +55,7 @@ _log: Final = structlog.get_logger()
 
 async def create(writing: Writing, namespace: str, asked: TableToCreate, format_version: FormatVersion | None) -> bytes:
     """Create a table, or only describe it if it is to be staged. Raises `Refusal`."""
-    table = await _free_name(writing, namespace, asked.name)
+    table = (await _free_name(writing, namespace, asked.name)).table
     with about(table):
         fresh = _fresh_uuid(writing)
         definition = new_definition(bound_uuid(fresh, table) if asked.stage_create else fresh, updates_of(table, asked))
@@ -79,7 +79,7 @@ async def register(
     session, location = writing.session, asked.metadata_location
     if not location.startswith("/") and not is_absolute(location):
         raise bad_request(f"{asked.name:.80}: metadata-location {location[:200]!r} is relative: give a URL")
-    table = await _free_name(writing, namespace, asked.name)
+    table = (await _free_name(writing, namespace, asked.name)).table
     with about(table):
         dropped = await newest_root(session.store, table)
         if dropped is not None and await _is_last_export(writing, dropped, location):
@@ -201,7 +201,7 @@ async def _create_staged(
     appending: ClientAppend,
 ) -> None:
     try:
-        await _free_name(writing, namespace_of(table), name_in_namespace(table))
+        free = await _free_name(writing, namespace_of(table), name_in_namespace(table))
     except Refusal as refusal:
         if refusal.status == 409 and await _state(writing, table) is NameState.TABLE:
             raise requirement_failed("table already exists") from None
@@ -217,7 +217,7 @@ async def _create_staged(
     definition = wanted.first_definition(_fresh_uuid(writing), shown_by_default)
     writing.check_shown(definition, format_version)
     try:
-        if wanted.snapshots and await appending.create(definition):
+        if wanted.snapshots and await appending.create(definition, free.version):
             return
         await create_table(writing.session, writing.stamp, table, definition, timeout_s=writing.timeout_s)
     except Invalid as error:
@@ -304,19 +304,27 @@ async def _state(writing: Writing, table: TableName) -> NameState | None:
     return await name_state(writing.session.store, table)
 
 
-async def _free_name(writing: Writing, namespace: str, name: str) -> TableName:
+class _FreeName(NamedTuple):
+    """The name for a new table, and its newest version, which is 0 if there is none."""
+
+    table: TableName
+    version: Version
+
+
+async def _free_name(writing: Writing, namespace: str, name: str) -> _FreeName:
     """The name for a new table. Raises `Refusal`: it is invalid or taken, or the namespace does not exist."""
     await writing.catalog.namespace(namespace)
     with about(f"{namespace}.{name}"):
         table = table_name(f"{namespace}.{name}")
         if name_in_namespace(table) != name:
             raise bad_request(f"{name[:80]!r} has a dot; a table's name has none")
-        state = await _state(writing, table)
+        root = await newest_root(writing.session.store, table)
+        state = None if root is None else root.header.name.state
         if state is NameState.TABLE:
             raise table_exists(table)
         if state is NameState.VIEW:
             raise Invalid("name-is-view", f"{table} is a view: choose another name")
-    return table
+    return _FreeName(table, Version(0) if root is None else root.header.version)
 
 
 def _named(namespace: str, name: str) -> TableName:

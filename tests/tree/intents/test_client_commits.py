@@ -307,6 +307,27 @@ def test_a_create_that_was_refused_because_its_name_was_taken_is_not_committed_w
     assert listed(lake.states[-1].header) == [8]
 
 
+def test_a_create_follows_no_table_that_was_dropped_after_its_catalog_read_the_name() -> None:
+    def table(number: int) -> str:
+        return replace(DEFINITION, table_uuid=uuid.UUID(int=number)).to_json().decode()
+
+    def drop(table_uuid: uuid.UUID) -> Intent:
+        return intent(IntentKind.DROP, f"drop-{table_uuid}", table_uuid=table_uuid)
+
+    def made(snapshot_id: int, read_version: int) -> Intent:
+        files = {"writer_sequence": 0, "add_data_files": [data_file(f"b{snapshot_id}")], "read_version": read_version}
+        words = words_of(snapshot_id, {})
+        return create(f"r{snapshot_id}/create", table(77), writer_id=f"rest/{snapshot_id}", summary=words, **files)
+
+    lake = new_lake()
+    assert codes(lake.put(refusal(7))) == ["request-refused"]
+    assert codes(lake.put(drop(DEFINITION.table_uuid))) == [None]
+    assert codes(lake.put(create("next", table(2)))) == [None], "its ledger does not know the request"
+    assert codes(lake.put(drop(uuid.UUID(int=2)))) == [None]
+    seen = lake.head.header.version
+    assert codes(lake.put(made(7, 0), made(8, seen - 1), made(9, seen))) == ["table-dropped", "table-dropped", None]
+
+
 def test_an_intent_that_refuses_commits_nothing_whatever_it_carries() -> None:
     lake = new_lake()
     item = append("c", summary={REFUSED: "no"})

@@ -525,13 +525,23 @@ def check_kind_of_name(draft: Draft, intent: Intent) -> None:
 
 
 def check_may_begin(draft: Draft, intent: Intent) -> None:
-    """Raises `Invalid` (`table-exists`, `view-exists`, `adoption-unsupported`) unless the newest root is a tombstone
-    that the new table or view can follow.
+    """Raises `Invalid` (`table-exists`, `view-exists`, `table-dropped`, `adoption-unsupported`) unless the newest root
+    is a tombstone that the new table or view can follow.
+
+    An intent that names the version it read does not follow a table or view that was dropped since. In that one's
+    ledger, a catalog may have recorded that it refuses the same request.
     """
     if draft.is_table:
         raise Invalid("table-exists", f"{draft.table} already exists")
     if not draft.is_tombstone:
         raise Invalid("view-exists", f"{draft.table} is a view: replace it, drop it first, or choose another name")
+    drop = draft.parts.of(NAME).drops[-1]
+    if intent.read_version is not None and drop.version > intent.read_version:
+        raise Invalid(
+            "table-dropped",
+            f"{draft.table}: version {intent.read_version} was read, and version {drop.version} dropped a table or "
+            "view of this name: create it again",
+        )
     if intent.adopt is not None:
         raise Invalid(
             "adoption-unsupported",
