@@ -101,7 +101,7 @@ _AT_ONCE: Final = 100
 
 
 class LeftOut(Invalid):
-    """The error for an intent of a worker or of an Iceberg client, which publishes another one by itself."""
+    """The error for an intent of a worker or of an Iceberg client, which publishes another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ from rootline.tree.state.table_state import TableState
 
 _SEQUENCE: Final = 0
 _REMEMBERED_MS: Final = 500 * CLIENT_RETENTION_S
-"""What was decided at most this long ago is in the ledger, even if clocks differ by half an hour."""
+"""A decision of at most this age is in the ledger, even if clocks differ by half an hour."""
 _CLIENTS_COUNTS: Final = (
     *RESERVED_WORDS,
     "manifests-created",
@@ -188,8 +188,8 @@ class ClientAppend:
     async def _record_refusal(self, root: Root, reason: str) -> None:
         """Publish the intent that the coordinator rejects, and by which the ledger knows the request.
 
-        Raises `Refusal` if the ledger does not know it as refused: it was committed, another table has the name, there
-        is no verdict, or the intent was rejected for another reason, such as a permission, which leaves no record.
+        Raises `Refusal` if the ledger does not know it as refused: it was committed, another table has the name, its
+        verdict is late, or the intent was rejected for another reason, such as a permission, and so not recorded.
         """
         intent = Intent(
             intent_id=self.request,

@@ -255,7 +255,7 @@ def check_line(table: TableName, snapshots: Sequence[AddedSnapshot], main: int |
 async def read_body(request: Request, kind: type[_Model]) -> _Model:
     """The body of a request. Raises `Refusal`: it is too large or too slow, or not what `kind` describes.
 
-    A slow body is no 4xx, because another copy of the request may be committed.
+    The answer to a slow body is not a 4xx, because another copy of the request may be committed.
     """
     try:
         async with asyncio.timeout(_BODY_S):
