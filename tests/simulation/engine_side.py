@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rootline.catalog.export_keys import SNAPSHOTS
-from rootline.schemas.client_commits import CLIENT_WRITER_PREFIX
+from rootline.schemas.client_commits import CLIENT_WRITER_PREFIX, request_of
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
 from rootline.schemas.verdict import Verdict, VerdictKind
@@ -118,8 +118,11 @@ class EngineSide:
         for refused in (refused for catalog in self.catalogs for refused in catalog.refused):
             kinds = {self.world.log.verdicts[position].kind for position in refused.records}
             assert kinds <= {VerdictKind.REJECTED}, f"{refused} was answered to a request that is in the table"
-        committed = self._committed()
+        committed = self._decided(lambda verdict: verdict.kind is VerdictKind.COMMITTED)
         accepted = [intent for intent, _ in committed]
+        refusals = {intent.intent_id for intent, _ in self._decided(lambda verdict: verdict.code == "request-refused")}
+        both = refusals & {request_of(intent.intent_id) for intent in accepted}
+        assert not both, f"{both} are requests that were refused, and are committed"
         versions = {intent.writer_id: verdict.version for intent, verdict in committed}
         for append, oldest in (item for engine in self.engines for item in engine.absent):
             version = versions.get(f"{CLIENT_WRITER_PREFIX}{append.snapshot_id}")
@@ -147,14 +150,10 @@ class EngineSide:
         wanted = [({*each.files}, {*each.removes}) for each in own]
         assert not own or done in wanted, f"{own} became {done}"
 
-    def _committed(self) -> list[tuple[Intent, Verdict]]:
+    def _decided(self, is_so: Callable[[Verdict], bool]) -> list[tuple[Intent, Verdict]]:
         log, by_value = self.world.log, self.published.by_value
         decided = [(by_value.get(record.value), log.verdicts[record.position]) for record in log.records()]
-        return [
-            (intent, verdict)
-            for intent, verdict in decided
-            if intent is not None and verdict.kind is VerdictKind.COMMITTED
-        ]
+        return [(intent, verdict) for intent, verdict in decided if intent is not None and is_so(verdict)]
 
 
 def _check_append(append: Append, times: Sequence[int]) -> None:
