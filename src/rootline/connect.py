@@ -26,6 +26,7 @@ from rootline.adapters.open import (
     local_folder,
     log_name,
     open_lock,
+    open_log,
     open_store,
     open_writer_log,
 )
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from rootline.adapters.log_state import resume_table as resume_table
     from rootline.adapters.log_state import stuck_tables as stuck_tables
     from rootline.adapters.open_redis import open_dead_tasks as open_dead_tasks
+    from rootline.adapters.posix_files import LakeLock
     from rootline.adapters.sqlite.intent_log import SqliteIntentLog
     from rootline.coordinator.settings import CoordinatorSettings
     from rootline.hosting.embedded_host import EmbeddedHost
@@ -193,7 +195,8 @@ class EmbeddableLake:
         if self.coordinator == "elsewhere" or is_kafka(self.log):
             log = LogOnDemand(self._open_writer_log, find_lake)
         else:
-            host = HostOnDemand(partial(self._host, store))
+            lock = open_lock(self.warehouse, self.log)
+            host = HostOnDemand(partial(open_log, self.log, self.warehouse), partial(self._host, store, lock), lock)
             log = LogOnDemand(host.open_log, find_lake)
             if self.log is None and local_folder(self.warehouse) is not None:
                 await self._decide_old(log)
@@ -240,10 +243,10 @@ class EmbeddableLake:
 
         return bool(undecided_in(path))
 
-    def _host(self, store: ObjectStore) -> EmbeddedHost:
+    def _host(self, store: ObjectStore, lock: LakeLock | None) -> EmbeddedHost:
         from rootline.hosting.embedded_host import EmbeddedHost
 
-        return EmbeddedHost(store, self.warehouse, self.log, self.settings)
+        return EmbeddedHost(store, self.warehouse, self.log, self.settings, lock)
 
     def _open_writer_log(self) -> WriterLog:
         return open_writer_log(self.log, self.warehouse)
