@@ -46,7 +46,6 @@ from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.hosting.on_demand import HostOnDemand, LogOnDemand, lake_finder
-from rootline.library_log import keep_logs_quiet
 from rootline.ports.head_hints import NO_HINTS
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
@@ -141,7 +140,6 @@ def connect(
 
         checks.one_of(settings, CoordinatorSettings, "settings", "coordinator settings, or None")
     given_log = None if log is None else checks.place(log, "log")
-    keep_logs_quiet()
     named_log = check_log(given_log or os.environ.get("ROOTLINE_LOG") or None, warehouse)
     return Lake(EmbeddableLake(warehouse, named_log, coordinator, settings, cached))
 
