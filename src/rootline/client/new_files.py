@@ -116,11 +116,13 @@ async def oldest_listed(session: Session, table: TableName, locations: Sequence[
     from rootline.tree.commit import arrival_rules
 
     known = session.uploads.oldest(table, locations)
-    own = [location for location in dict.fromkeys(locations) if not is_absolute(location)]
-    if known is not None or len(own) <= arrival_rules.ASKED_MAX:
+    if known is not None or len(locations) <= arrival_rules.ASKED_MAX:
         return known
     root = await newest_root(session.store, table)
     if root is None or not root.header.locations.horizon_ms:
+        return None
+    own = [location for location in dict.fromkeys(locations) if not is_absolute(location)]
+    if len(own) <= arrival_rules.ASKED_MAX:
         return None
     dates = await stored_dates(session.store, table, own)
     absent = next((location for location, date in dates.items() if date is None), None)
@@ -236,11 +238,10 @@ async def write_leaves(
                 written += [of_columns(piece, spec) for piece in cut_evenly(listed)]
             else:
                 written += [_leaf_of(session, table, definition, piece) for piece in cut(listed, LEAF_ENTRIES)]
-    leaves = tuple(await asyncio.gather(*written))
     named = files.column("location").to_pylist() if isinstance(files, pa.Table) else [file.location for file in files]
-    oldest_ms = await oldest_listed(session, table, named)
+    leaves, oldest_ms = await asyncio.gather(asyncio.gather(*written), oldest_listed(session, table, named))
     session.uploads.note_leaves(table, [leaf.location for leaf in leaves], oldest_ms)
-    return leaves
+    return tuple(leaves)
 
 
 async def write_vector_leaves(
