@@ -134,11 +134,11 @@ class HostOnDemand:
             return log
         try:
             host, log = self._imported(), self._open_log()
+            host.host(log)
         except BaseException:
             self._release()
             raise
         self._host = host
-        host.host(log)
         return log
 
     async def _host_after_another(self, log: IntentLog) -> None:
@@ -147,12 +147,12 @@ class HostOnDemand:
                 if self._lock is not None:
                     await self._lock.acquire()
             host = await asyncio.to_thread(self._imported)
+            host.host(log)
         except Exception as error:
             self._release()
             _warn(error)
         else:
             self._host = host
-            host.host(log)
 
     def host_later(self, log: LogOnDemand) -> None:
         """Open `log` after `HOST_DELAY_S`, unless a record opens it earlier. A failure is logged."""
