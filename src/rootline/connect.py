@@ -193,8 +193,8 @@ class EmbeddableLake:
         if self.coordinator == "elsewhere" or is_kafka(self.log):
             log = LogOnDemand(self._open_writer_log, find_lake)
         else:
-            lock = open_lock(self.warehouse, self.log)
-            host = HostOnDemand(partial(open_log, self.log, self.warehouse), partial(self._host, store, lock), lock)
+            log_here, lock = partial(open_log, self.log, self.warehouse), partial(open_lock, self.warehouse, self.log)
+            host = HostOnDemand(log_here, partial(self._host, store), lock)
             log = LogOnDemand(host.open_log, find_lake)
             if self.log is None and local_folder(self.warehouse) is not None:
                 await self._decide_old(log)

@@ -21,7 +21,7 @@ class HostedStore:
 
     async def open(self) -> Session:
         embedded = EmbeddedHost(self.store, "memory://", None, None, None)
-        host = HostOnDemand(MemoryIntentLog, lambda: embedded, None)
+        host = HostOnDemand(MemoryIntentLog, lambda _: embedded, lambda: None)
         log = LogOnDemand(host.open_log)
 
         async def close() -> None:

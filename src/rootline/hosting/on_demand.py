@@ -113,21 +113,29 @@ class Host(Protocol):
 
 
 class HostOnDemand:
-    """The host of a lake with an embedded log. `make` imports the coordinator.
+    """The host of a lake with an embedded log.
 
-    `lock`: the lock of the process that hosts the lake, if the lake has one.
+    `make`: makes the host, and imports the coordinator. `open_lock`: opens the lock of the process that hosts the lake,
+    if the lake has one.
     """
 
-    def __init__(self, open_log: Callable[[], IntentLog], make: Callable[[], Host], lock: LakeLock | None) -> None:
-        self._open_log, self._make, self._lock = open_log, make, lock
+    def __init__(
+        self,
+        open_log: Callable[[], IntentLog],
+        make: Callable[[LakeLock | None], Host],
+        open_lock: Callable[[], LakeLock | None],
+    ) -> None:
+        self._open_log, self._make, self._open_lock = open_log, make, open_lock
+        self._lock: LakeLock | None = None
         self._host: Host | None = None
         self._waiting: list[asyncio.Task[None]] = []
 
     def open_log(self) -> IntentLog:
         """Open the log, and start to host: now, or once the process that hosts the lake ends.
 
-        Raises the errors of both functions.
+        Raises the errors of the three functions.
         """
+        self._lock = self._open_lock()
         if self._lock is not None and not self._lock.try_acquire():
             log = self._open_log()
             self._start(self._host_after_another(log), "rootline host next")
@@ -161,7 +169,8 @@ class HostOnDemand:
     async def _open_later(self, log: LogOnDemand) -> None:
         await asyncio.sleep(HOST_DELAY_S)
         try:
-            if not log.is_open and not (self._lock is not None and self._lock.is_held()):
+            lock = self._open_lock()
+            if not log.is_open and not (lock is not None and lock.is_held()):
                 await asyncio.to_thread(self._imported)  # only for its imports, which take a while
             log.opened()
         except Exception as error:
@@ -176,7 +185,7 @@ class HostOnDemand:
 
     def _imported(self) -> Host:
         with IMPORTING:
-            return self._make()
+            return self._make(self._lock)
 
     def trouble(self, table: TableName) -> str | None:
         """As `Host.trouble`. `None` also before this process hosts."""
