@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from rootline.adapters.log_state import resume_table as resume_table
     from rootline.adapters.log_state import stuck_tables as stuck_tables
     from rootline.adapters.open_redis import open_dead_tasks as open_dead_tasks
-    from rootline.adapters.posix_files import LakeLock
     from rootline.adapters.sqlite.intent_log import SqliteIntentLog
     from rootline.coordinator.settings import CoordinatorSettings
     from rootline.hosting.embedded_host import EmbeddedHost
@@ -241,10 +240,10 @@ class EmbeddableLake:
 
         return bool(undecided_in(path))
 
-    def _host(self, store: ObjectStore, lock: LakeLock | None) -> EmbeddedHost:
+    def _host(self, store: ObjectStore) -> EmbeddedHost:
         from rootline.hosting.embedded_host import EmbeddedHost
 
-        return EmbeddedHost(store, self.warehouse, self.log, self.settings, lock)
+        return EmbeddedHost(store, self.warehouse, self.log, self.settings)
 
     def _open_writer_log(self) -> WriterLog:
         return open_writer_log(self.log, self.warehouse)

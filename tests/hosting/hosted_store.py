@@ -20,8 +20,8 @@ class HostedStore:
     name: str = "hosted"
 
     async def open(self) -> Session:
-        embedded = EmbeddedHost(self.store, "memory://", None, None, None)
-        host = HostOnDemand(MemoryIntentLog, lambda _: embedded, lambda: None)
+        embedded = EmbeddedHost(self.store, "memory://", None, None)
+        host = HostOnDemand(MemoryIntentLog, lambda: embedded, lambda: None)
         log = LogOnDemand(host.open_log)
 
         async def close() -> None:

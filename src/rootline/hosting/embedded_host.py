@@ -44,17 +44,12 @@ _SMALL: Final[dict[str, float]] = {
 
 
 class EmbeddedHost:
-    """Hosts the services of a lake with an embedded log while this process has the lake's `lock`, if it has one."""
+    """Hosts the services of a lake with an embedded log while this process has the lake's lock."""
 
     def __init__(
-        self,
-        store: ObjectStore,
-        warehouse: str,
-        log: str | None,
-        settings: CoordinatorSettings | None,
-        lock: LakeLock | None,
+        self, store: ObjectStore, warehouse: str, log: str | None, settings: CoordinatorSettings | None
     ) -> None:
-        self._store, self._warehouse, self._log_url, self._lock = store, warehouse, log, lock
+        self._store, self._warehouse, self._log_url = store, warehouse, log
         self._settings = embedded_settings(warehouse, settings)
         check_principals(self._settings, log)
         self._service: CoordinatorService | None = None
@@ -65,9 +60,9 @@ class EmbeddedHost:
         self._trouble: str | None = None
         self._logger = library_logger("rootline.connect")
 
-    def host(self, log: IntentLog) -> None:
+    def host(self, log: IntentLog, lock: LakeLock | None) -> None:
         """Start to host, on the running loop. `log`: the lake's open log, which the caller closes."""
-        parts = embedded_parts(self._store, self._warehouse, self._log_url, log, self._lock)
+        parts = embedded_parts(self._store, self._warehouse, self._log_url, log, lock)
         self._hosting = asyncio.get_running_loop().create_task(self._host(parts), name="rootline host")
 
     def trouble(self, table: TableName) -> str | None:

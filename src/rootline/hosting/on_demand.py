@@ -99,8 +99,8 @@ class LogOnDemand(IntentSink, VerdictSource):
 class Host(Protocol):
     """A host of a lake's coordinator."""
 
-    def host(self, log: IntentLog) -> None:
-        """Start to host the lake of this open log, on the running loop."""
+    def host(self, log: IntentLog, lock: LakeLock | None) -> None:
+        """Start to host the lake of this open log on the running loop, while this process has its lock, if any."""
         ...
 
     def trouble(self, table: TableName) -> str | None:
@@ -112,6 +112,9 @@ class Host(Protocol):
         ...
 
 
+OpenLock = Callable[[], "LakeLock | None"]
+
+
 class HostOnDemand:
     """The host of a lake with an embedded log.
 
@@ -119,12 +122,7 @@ class HostOnDemand:
     if the lake has one.
     """
 
-    def __init__(
-        self,
-        open_log: Callable[[], IntentLog],
-        make: Callable[[LakeLock | None], Host],
-        open_lock: Callable[[], LakeLock | None],
-    ) -> None:
+    def __init__(self, open_log: Callable[[], IntentLog], make: Callable[[], Host], open_lock: OpenLock) -> None:
         self._open_log, self._make, self._open_lock = open_log, make, open_lock
         self._lock: LakeLock | None = None
         self._host: Host | None = None
@@ -142,7 +140,7 @@ class HostOnDemand:
             return log
         try:
             host, log = self._imported(), self._open_log()
-            host.host(log)
+            host.host(log, self._lock)
         except BaseException:
             self._release()
             raise
@@ -155,7 +153,7 @@ class HostOnDemand:
                 if self._lock is not None:
                     await self._lock.acquire()
             host = await asyncio.to_thread(self._imported)
-            host.host(log)
+            host.host(log, self._lock)
         except Exception as error:
             self._release()
             _warn(error)
@@ -185,7 +183,7 @@ class HostOnDemand:
 
     def _imported(self) -> Host:
         with IMPORTING:
-            return self._make(self._lock)
+            return self._make()
 
     def trouble(self, table: TableName) -> str | None:
         """As `Host.trouble`. `None` also before this process hosts."""
