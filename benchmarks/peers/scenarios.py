@@ -442,24 +442,19 @@ def small_appends(bench: Bench, scale: Scale) -> None:
 def _append_at_once(bench: Bench, subject: Subject, parameters: dict[str, int], rows: int) -> None:
     writers, each = parameters["writers"], max(1, parameters["appends"] // parameters["writers"])
     place = bench.place(subject, "folder", "rows")
+    took: list[float] = []
     with bench.drivers(subject, place, writers) as drivers:
-        first, _ = _appended(drivers, 0, 1, rows)
-        began = time.perf_counter()
-        took, failed = _appended(drivers, writers, each, rows)
-        elapsed = time.perf_counter() - began
-    figures = {"commits_per_s": len(took) / elapsed, **_failure_figures(took, failed), **_latency_figures(took)}
-    if first:  # with the libraries that it imports
-        figures["first_ms"] = Spread.of(first).median * 1e3
-    bench.run.add("small-appends", subject, "folder", parameters, figures, _reasons(failed))
-
-
-def _appended(drivers: Sequence[Driver], start: int, each: int, rows: int) -> tuple[list[float], list[Any]]:
-    """Let all drivers append at once. Returns the seconds of what succeeded, and what failed."""
-    for at, driver in enumerate(drivers):
-        driver.send(append=[start + at * each, each], rows=rows)
-    answers = [driver.answer() for driver in drivers]
+        for start, count in ((0, 1), (writers, each)):  # the first append of a process, which imports much, is apart
+            first, began = took, time.perf_counter()
+            for at, driver in enumerate(drivers):
+                driver.send(append=[start + at * count, count], rows=rows)
+            answers = [driver.answer() for driver in drivers]
+            elapsed = time.perf_counter() - began
+            took = [one for answer in answers for one in answer["seconds"]]
     failed = [tuple(one) for answer in answers for one in answer["failed"]]
-    return [one for answer in answers for one in answer["seconds"]], failed
+    figures = {"commits_per_s": len(took) / elapsed, **_failure_figures(took, failed), **_latency_figures(took)}
+    figures |= {"first_ms": Spread.of(first).median * 1e3} if first else {}
+    bench.run.add("small-appends", subject, "folder", parameters, figures, _reasons(failed))
 
 
 def clients(bench: Bench, scale: Scale) -> None:
