@@ -1,7 +1,8 @@
 """The table properties that Rootline reads: their names, and the valid values of each.
 
-Owns: the table of names, kinds and bounds, the reason why a value is invalid. Does not own: defaults and meanings (the
-modules that read them), the time of the check (`rootline.tree.proof.definition_rules`).
+Owns: the table of names, kinds and bounds, the reason why a value is invalid, parsing of numbers and switches. Does
+not own: defaults and meanings (the modules that read them), the time of the check
+(`rootline.tree.proof.definition_rules`).
 Invariants: one rule for the coordinator, clients and readers. An unknown name below `rootline.` is a fault, because a
 misspelt name would be ignored silently.
 
@@ -225,3 +226,27 @@ def checked(properties: Mapping[str, str], name: str) -> str | None:
     if fault is not None:
         raise Invalid("property-invalid", fault)
     return text
+
+
+def whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """The number in property `name`, or `default` when it is not set or is unusable."""
+    text = usable(properties, name)
+    return default if text is None else int(text)
+
+
+def switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Whether property `name` is `true`, or `default` when it is not set or is unusable."""
+    text = usable(properties, name)
+    return default if text is None else text == "true"
+
+
+def checked_number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """The number in property `name`, or `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
+    text = checked(properties, name)
+    return default if text is None else int(text)
+
+
+def checked_switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Whether property `name` is `true`, or `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
+    text = checked(properties, name)
+    return default if text is None else text == "true"

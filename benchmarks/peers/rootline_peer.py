@@ -50,6 +50,7 @@ class Rootline:
             stderr = folder / "coordinator.err"
             coordinator = self._until_closed.enter_context(running_command(stderr, warehouse, log or "", {}))
             coordinator.wait_ready()
+        pa.array([0])  # pyarrow imports pandas where it is installed, as here and not beside the peers
         self._log, self._where = log, "auto" if alone else "elsewhere"
         self._lake = self._until_closed.enter_context(self._connect())
         if place["creates"]:

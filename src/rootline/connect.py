@@ -26,6 +26,7 @@ from rootline.adapters.open import (
     local_folder,
     log_name,
     open_lock,
+    open_log,
     open_store,
     open_writer_log,
 )
@@ -45,7 +46,6 @@ from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.hosting.on_demand import HostOnDemand, LogOnDemand, lake_finder
-from rootline.library_log import keep_logs_quiet
 from rootline.ports.head_hints import NO_HINTS
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
@@ -139,7 +139,6 @@ def connect(
 
         checks.one_of(settings, CoordinatorSettings, "settings", "coordinator settings, or None")
     given_log = None if log is None else checks.place(log, "log")
-    keep_logs_quiet()
     named_log = check_log(given_log or os.environ.get("ROOTLINE_LOG") or None, warehouse)
     return Lake(EmbeddableLake(warehouse, named_log, coordinator, settings, cached))
 
@@ -193,7 +192,8 @@ class EmbeddableLake:
         if self.coordinator == "elsewhere" or is_kafka(self.log):
             log = LogOnDemand(self._open_writer_log, find_lake)
         else:
-            host = HostOnDemand(partial(self._host, store))
+            log_here, lock = partial(open_log, self.log, self.warehouse), partial(open_lock, self.warehouse, self.log)
+            host = HostOnDemand(log_here, partial(self._host, store), lock)
             log = LogOnDemand(host.open_log, find_lake)
             if self.log is None and local_folder(self.warehouse) is not None:
                 await self._decide_old(log)

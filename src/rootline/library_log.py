@@ -54,23 +54,3 @@ class LibraryLogger:
 def library_logger(name: str = "rootline") -> LibraryLogger:
     """The logger `name`."""
     return LibraryLogger(name)
-
-
-def keep_logs_quiet() -> None:
-    """Send lines that are written to structlog directly to `logging`, unless the program has configured structlog."""
-    if "structlog" not in sys.modules:
-        return
-    import structlog
-
-    if structlog.is_configured():
-        return
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            structlog.stdlib.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["event", "action"]),
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )

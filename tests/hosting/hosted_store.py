@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rootline.adapters.memory import MemoryObjectStore
+from rootline.adapters.memory import MemoryIntentLog, MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.session import Session
 from rootline.hosting.embedded_host import EmbeddedHost
-from rootline.hosting.on_demand import LogOnDemand
+from rootline.hosting.on_demand import HostOnDemand, LogOnDemand
 from rootline.schemas.identifiers import TableName
 
 
@@ -20,7 +20,8 @@ class HostedStore:
     name: str = "hosted"
 
     async def open(self) -> Session:
-        host = EmbeddedHost(self.store, "memory://", None, None)
+        embedded = EmbeddedHost(self.store, "memory://", None, None)
+        host = HostOnDemand(MemoryIntentLog, lambda: embedded, lambda: None)
         log = LogOnDemand(host.open_log)
 
         async def close() -> None:

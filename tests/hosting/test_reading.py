@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import threading
@@ -15,6 +14,7 @@ from rootline.adapters.open import LAKE_FOLDER
 from rootline.connect import connect
 from rootline.hosting.on_demand import IMPORTING
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
+from tests.hosting.warned import NotHosted
 from tests.services.s3_service import S3Service
 
 pytestmark = pytest.mark.slow
@@ -74,28 +74,10 @@ def test_a_lake_that_is_read_says_why_it_is_not_hosted(tmp_path: Path, monkeypat
         lake.create_table("demo.t", {"id": "long"}).append({"id": [1]})
     monkeypatch.setattr("rootline.hosting.on_demand.HOST_DELAY_S", 0.0)
     monkeypatch.setenv("ROOTLINE_COORDINATOR__BATCH_INTENTS_MAX", "many")
-    heard = Warned()
-    logging.getLogger().addHandler(heard)
-    try:
-        with connect(tmp_path) as lake:
-            assert lake.table("demo.t").scan().count() == 1
-            assert heard.is_said.wait(30)
-    finally:
-        logging.getLogger().removeHandler(heard)
+    with NotHosted.heard() as heard, connect(tmp_path) as lake:
+        assert lake.table("demo.t").scan().count() == 1
+        assert heard.is_said.wait(30)
     assert "BATCH_INTENTS_MAX" in heard.text
-
-
-class Warned(logging.Handler):
-    """Waits for the warning that a lake is not hosted."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.is_said, self.text = threading.Event(), ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if "lake not hosted" in record.getMessage():
-            self.text = record.getMessage()
-            self.is_said.set()
 
 
 def test_no_thread_forks_while_another_imports_what_a_host_needs() -> None:

@@ -203,3 +203,8 @@ def test_every_module_that_a_header_hands_something_over_to_exists(house: Path) 
                 if not is_there and "_" in named and named not in fields:
                     dead.append(f"{name}: {named}")
     assert dead == []
+
+
+def test_only_the_process_of_a_service_imports_structlog(house: Path) -> None:
+    importing = [name for name, path in modules(house).items() if "import structlog" in path.read_text()]
+    assert importing == ["rootline.cli.service_process"]

@@ -69,7 +69,7 @@ class RootRemoval:
     def __init__(self, context: JobContext, remover: ObjectRemover) -> None:
         self._reads, self._remover, self._environment = context.reads, remover, context.environment
         self._due_s: dict[TableName, float] = {}
-        self._now = context.now
+        self._now, self._last_root = context.now, context.last_root
 
     async def run(self, table: TableName, *, is_news: bool) -> JobReport:
         """Remove the roots that may be removed. `is_news`: versions have just expired."""
@@ -101,7 +101,7 @@ class RootRemoval:
         head = await find_head(self._reads, table)
         if head is None:
             return _Found()
-        newest = await read_root(self._reads, table, head.version)
+        newest = await self._last_root.read(self._reads, table, head.version)
         header = newest.header
         if header.versions.expiry is None and gives_up is None:
             return _Found()

@@ -1,7 +1,7 @@
-"""The shared parts of all jobs: their context, the cache of leaves, removal in batches, reports and counters.
+"""The shared parts of all jobs: their context, the caches of leaves and roots, removal in batches, reports, counters.
 
-Owns: `Job`, `JobContext`, `JobReport`, the cache of leaves and its bound, the counters of a worker. Does not own:
-the jobs (`*_job`, `*_jobs`), the kinds (`rootline.workers.kinds`), reading and proving a leaf
+Owns: `Job`, `JobContext`, `JobReport`, the cache of leaves and its bound, the last root, the counters of a worker. Does
+not own: the jobs (`*_job`, `*_jobs`), the kinds (`rootline.workers.kinds`), reading and proving a leaf
 (`rootline.storage.metadata.object_reader`), the presentation of counters.
 Invariants: a context and a report are values, and making a context starts nothing. The cache is bounded by the leaves'
 stored bytes, and losing all of it costs time only. An object that cannot be removed delays no other, and is reported at
@@ -24,12 +24,14 @@ from rootline.ports.intent_log import AskLogKeeps, IntentSink, VerdictSource
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf_codec import Leaf
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_leaf
+from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.stored_objects import TimedReads
 from rootline.workers.settings import WorkerSettings
 
@@ -72,6 +74,20 @@ class LeafCache:
         while self._bytes > self._bytes_max:
             _, (_, freed) = self._kept.popitem(last=False)
             self._bytes -= freed
+
+
+class LastRoot:
+    """The root that a job read last. The jobs of a task read the same one, or one that shares most of its blocks."""
+
+    def __init__(self) -> None:
+        self._root: Root | None = None
+
+    async def read(self, store: ObjectStore, table: TableName, version: Version) -> Root:
+        """Root `version` of `table`. Raises the errors of `read_root`."""
+        last, self._root = self._root, None
+        known = last if last is not None and last.header.table == table else None
+        self._root = await read_root(store, table, version, known=known)
+        return self._root
 
 
 FAILING_S_MAX: Final = 60.0
@@ -164,7 +180,7 @@ class WorkerLog(IntentSink, VerdictSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Ports, settings, and the cache of leaves that all jobs of a process share.
+    """Ports, settings, and the caches that all jobs of a process share.
 
     * `now`: an operator started the job, so thresholds do not apply.
     * `remover`: deletes objects. Without it, no job removes anything.
@@ -183,6 +199,7 @@ class JobContext:
     keeps: AskLogKeeps | None = None
     write_rows: WriteRows | None = None
     hand_over: HandOver | None = None
+    last_root: LastRoot = field(default_factory=LastRoot)
 
     @staticmethod
     def of(

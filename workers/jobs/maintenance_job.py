@@ -32,7 +32,7 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.parts.name import NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind, is_about, lost_place
-from rootline.storage.metadata.root_reader import at_head, read_definition, read_root
+from rootline.storage.metadata.root_reader import at_head, read_definition
 from rootline.storage.replanning import drive_async
 from rootline.storage.stored_objects import store_object
 from rootline.tree.state.table_state import PendingObject
@@ -115,7 +115,7 @@ class MaintenanceJob(Job):
     def __init__(self, context: JobContext, planner: Planner) -> None:
         self._store, self._log = context.store, context.log
         self._environment, self._settings = context.environment, context.settings
-        self._planner = planner
+        self._planner, self._last_root = planner, context.last_root
         self._writer_id = f"{PROCESS_WRITER_PREFIX}{context.environment.fresh_id()}"
         self._sequences: dict[TableName, int] = {}
         self._undecided: dict[TableName, _Published] = {}
@@ -196,7 +196,9 @@ class MaintenanceJob(Job):
 
     async def _read_head(self, table: TableName) -> Root | None:
         async with _deadline(self._settings.request_timeout_s, f"reading the head of {table}"):
-            return await at_head(self._store, table, lambda head: read_root(self._store, table, head.version))
+            return await at_head(
+                self._store, table, lambda head: self._last_root.read(self._store, table, head.version)
+            )
 
     async def _stored_plan(self, table: TableName, root: Root) -> _Published | None:
         """Make a plan and store its objects. Returns its intent, not published yet, or `None` if nothing is due."""

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from rootline.maintenance.limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits, switch
+from rootline.maintenance.limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits
 from rootline.maintenance.orphan_sweep_plan import (
     Inventory,
     SweepPlan,
@@ -37,6 +37,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_properties import switch
 from rootline.storage.metadata.page_reader import read_pages_of
 from rootline.storage.metadata.root_reader import find_head
 from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, Removed, remove_batches

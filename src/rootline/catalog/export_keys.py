@@ -24,11 +24,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from rootline.maintenance.limits import whole_number
 from rootline.schemas.bytes.root.location_pages import CondemnedPage
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.location_hashes import location_hash
 from rootline.schemas.object_keys import MAX_VERSION, is_absolute, table_prefix
+from rootline.schemas.table_properties import whole_number
 
 __all__ = ["FormatVersion"]
 

@@ -13,12 +13,11 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import structlog
-
 from rootline.cli.options import check_folder
 from rootline.cli.service_process import Announce, describe_process, port_refused, server_extra, signals
 from rootline.client.loop_thread import LoopThread
 from rootline.connect import EmbeddableLake, engine_storage, open_warehouse, store_settings, warehouse_url
+from rootline.library_log import library_logger
 from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ async def open_catalog(
     needs_token = principals is not None or any(each.are_needed for each in tokens)
     may_write = log is not None and (is_loopback(host) or needs_token)
     if log is not None and not may_write:
-        structlog.get_logger().warning(
+        library_logger("rootline.catalog").warning(
             "the catalog only reads: it would let everyone write who reaches it; set ROOTLINE_CATALOG__TOKEN",
             action="catalog-reads-only",
             host=host,
@@ -142,7 +141,7 @@ def warn_if_open(host: str, served: ServedCatalog) -> None:
     from rootline.catalog.rest.connections import is_loopback
 
     if not served.needs_token and not is_loopback(host):
-        structlog.get_logger().warning(
+        library_logger("rootline.catalog").warning(
             "the catalog answers everyone who reaches it, without a token: set ROOTLINE_CATALOG__TOKEN",
             action="catalog-open",
             host=host,

@@ -21,8 +21,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
 
-import structlog
-
 from rootline.client.loop_thread import LoopThread
 from rootline.connect import LogState, log_behind_root, look_at_log, open_warehouse
 from rootline.coordinator.runtime.table.table_states import (
@@ -35,6 +33,7 @@ from rootline.coordinator.runtime.table.table_states import (
     state_of,
     unreadable_head,
 )
+from rootline.library_log import library_logger
 from rootline.ports.intent_feed import ALL_TABLES, ParkedTable, Pause, pause_of
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
@@ -261,7 +260,7 @@ class LakePoller(LakeView):
         try:
             tables, troubles = await read_table_states(self._heads, self._warehouse, self._log)
         except Exception as error:  # a fault of the console must not end the coordinator
-            structlog.get_logger().exception("lake not polled", action="look")
+            library_logger().exception("lake not polled", action="look")
             tables, troubles = list(self._known.tables), [f"{type(error).__name__}: {error}"]
         return LakeTables(tuple(tables), tuple(troubles), int(time.time() * 1000))
 

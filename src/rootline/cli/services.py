@@ -11,8 +11,6 @@ import asyncio
 import contextlib
 from enum import Flag, auto
 
-import structlog
-
 from rootline.catalog.rest.http_settings import catalog_settings
 from rootline.cli.catalog_service import EMBEDDED, open_catalog, warn_if_open
 from rootline.cli.lake_status import open_lake_poller
@@ -21,6 +19,7 @@ from rootline.client.data_file_writer import write_rewritten_files
 from rootline.coordinator.app import CoordinatorService, settle_memory
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_settings, open_parts
+from rootline.library_log import library_logger
 from rootline.ports.head_hints import NO_HINTS
 from rootline.schemas.distribution import install_command
 from rootline.spark.compaction_handover import CompactionOnSpark
@@ -169,7 +168,7 @@ async def _serve_worker(around: contextlib.AsyncExitStack, service: WorkerServic
 
 
 def _warn_of_absent_http(error: ModuleNotFoundError) -> None:
-    structlog.get_logger().warning(
+    library_logger().warning(
         f"no HTTP, because a library of the extra `server` is not installed: {install_command('server')}",
         action="http-absent",
         missing=error.name,

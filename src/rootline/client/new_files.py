@@ -38,7 +38,6 @@ from rootline.maintenance.file_leaves import (
     leaf_columns,
     sort_ids,
 )
-from rootline.maintenance.limits import whole_number
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns, encode_leaf
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
@@ -49,13 +48,12 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_properties import whole_number
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.root_reader import newest_root
 from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
 from rootline.storage.stored_objects import StoredFile, store_dated, stored_dates, stored_files
-from rootline.tree.commit import arrival_rules
 from rootline.tree.proof.file_proof import statistics_of
-from rootline.tree.proof.leaf_proof import statistics_fault
 
 _ATTEMPTS: Final = 5
 _RETRY: Final = RetryPolicy(delay_s_min=0.25, delay_s_max=2.0)
@@ -115,12 +113,16 @@ async def oldest_listed(session: Session, table: TableName, locations: Sequence[
         Invalid: `file-missing`, one of them is not in the store.
         Unavailable: `store-unavailable`.
     """
+    from rootline.tree.commit import arrival_rules
+
     known = session.uploads.oldest(table, locations)
-    own = [location for location in dict.fromkeys(locations) if not is_absolute(location)]
-    if known is not None or len(own) <= arrival_rules.ASKED_MAX:
+    if known is not None or len(locations) <= arrival_rules.ASKED_MAX:
         return known
     root = await newest_root(session.store, table)
     if root is None or not root.header.locations.horizon_ms:
+        return None
+    own = [location for location in dict.fromkeys(locations) if not is_absolute(location)]
+    if len(own) <= arrival_rules.ASKED_MAX:
         return None
     dates = await stored_dates(session.store, table, own)
     absent = next((location for location, date in dates.items() if date is None), None)
@@ -236,11 +238,10 @@ async def write_leaves(
                 written += [of_columns(piece, spec) for piece in cut_evenly(listed)]
             else:
                 written += [_leaf_of(session, table, definition, piece) for piece in cut(listed, LEAF_ENTRIES)]
-    leaves = tuple(await asyncio.gather(*written))
     named = files.column("location").to_pylist() if isinstance(files, pa.Table) else [file.location for file in files]
-    oldest_ms = await oldest_listed(session, table, named)
+    leaves, oldest_ms = await asyncio.gather(asyncio.gather(*written), oldest_listed(session, table, named))
     session.uploads.note_leaves(table, [leaf.location for leaf in leaves], oldest_ms)
-    return leaves
+    return tuple(leaves)
 
 
 async def write_vector_leaves(
@@ -293,6 +294,8 @@ def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int
     """The entries of files of one spec, clustered by their bounds. They are columns if all statistics are valid.
     Otherwise they are built one by one, so that the error names the file.
     """
+    from rootline.tree.proof.leaf_proof import statistics_fault
+
     columns = columns_of(files, definition)
     if columns is not None:
         leaf = leaf_columns(columns, definition, spec_id)

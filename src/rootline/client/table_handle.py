@@ -80,7 +80,6 @@ class TableHandle(TableRows):
         """
         from rootline.client.data_file_writer import check_names
         from rootline.client.given_rows import GivenRows
-        from rootline.client.merged_rows import append_merged, is_lacking
         from rootline.client.new_files import append_files, nothing_appended, write_and_store
 
         merges = checks.truth(merge_schema, "merge_schema")
@@ -95,11 +94,14 @@ class TableHandle(TableRows):
                 if not merges:
                     check_names(given.names, definition)
                 return await nothing_appended(session, self.name)
-            if merges and await asyncio.to_thread(is_lacking, given, definition):
-                self._known = None
-                return await append_merged(
-                    session, stamp, self.name, given, target_bytes, timeout_s=wait_s, summary=kept
-                )
+            if merges:
+                from rootline.client.merged_rows import append_merged, is_lacking
+
+                if await asyncio.to_thread(is_lacking, given, definition):
+                    self._known = None
+                    return await append_merged(
+                        session, stamp, self.name, given, target_bytes, timeout_s=wait_s, summary=kept
+                    )
             try:
                 files = await write_and_store(session, self.name, definition, given, target_bytes)
             except Invalid:

@@ -13,12 +13,14 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from rootline.adapters.open import WriterLog, log_name
+from rootline.adapters.open import log_name
+from rootline.adapters.posix_files import LakeLock
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_parts, embedded_settings
 from rootline.hosting.on_demand import IMPORTING
 from rootline.library_log import library_logger
+from rootline.ports.intent_log import IntentLog
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.errors import RootlineError
@@ -42,7 +44,7 @@ _SMALL: Final[dict[str, float]] = {
 
 
 class EmbeddedHost:
-    """Opens an embedded log. From then on it hosts the lake's services while this process has the lake's lock."""
+    """Hosts the services of a lake with an embedded log while this process has the lake's lock."""
 
     def __init__(
         self, store: ObjectStore, warehouse: str, log: str | None, settings: CoordinatorSettings | None
@@ -58,15 +60,10 @@ class EmbeddedHost:
         self._trouble: str | None = None
         self._logger = library_logger("rootline.connect")
 
-    def open_log(self) -> WriterLog:
-        """Open the log on the running loop, and start to host.
-
-        Raises:
-            Invalid, Unavailable, Corrupt: the log cannot be opened, and nothing is hosted.
-        """
-        parts = embedded_parts(self._store, self._warehouse, self._log_url)
+    def host(self, log: IntentLog, lock: LakeLock | None) -> None:
+        """Start to host, on the running loop. `log`: the lake's open log, which the caller closes."""
+        parts = embedded_parts(self._store, self._warehouse, self._log_url, log, lock)
         self._hosting = asyncio.get_running_loop().create_task(self._host(parts), name="rootline host")
-        return parts.log
 
     def trouble(self, table: TableName) -> str | None:
         """The state of this process's coordinator for an error about a missing verdict on an intent of `table`.

@@ -43,7 +43,7 @@ from rootline.adapters.posix_files import LakeLock
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.hosting.on_demand import LogOnDemand, lake_finder
 from rootline.ports.intent_feed import CoordinatorLog
-from rootline.ports.intent_log import AskLogKeeps
+from rootline.ports.intent_log import AskLogKeeps, IntentLog
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError
@@ -114,15 +114,16 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
                 open_redis(warehouse, log),
                 lake_finder(store, warehouse, log),
             )
-        return embedded_parts(store, warehouse, log)
+        return embedded_parts(store, warehouse, log, open_log(log, warehouse), open_lock(warehouse, log))
     except BaseException:
         await store.close()
         raise
 
 
-def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeParts:
-    """The parts of a lake with an embedded log. `store` is open already."""
-    lock, embedded = open_lock(warehouse, log), open_log(log, warehouse)
+def embedded_parts(
+    store: ObjectStore, warehouse: str, log: str | None, embedded: IntentLog, lock: LakeLock | None
+) -> LakeParts:
+    """The parts of a lake with an embedded log, which is open as `embedded`. `store` is open already."""
     feed, remover = partial(open_embedded_feed, embedded, log, warehouse), open_remover(warehouse, store)
     found = lake_finder(store, warehouse, log)
     return LakeParts(store, embedded, feed, lock, remover, open_log_keeps(log), find_lake=found)

@@ -2,29 +2,32 @@
 
 Owns: the time at which they are opened, naming the lake to its log. Does not own: their work (`embedded_host`, the
 adapters of a log).
-Invariants: a program that only reads, and ends within a second, opens no log and imports no coordinator. A lake in a
-folder that stays open is hosted also if nothing is written, because its log may get intents of processes that host
-nothing.
+Invariants: a program that only reads, and ends within a second, opens no log and imports no coordinator. A writer
+imports a coordinator only once it has the lake's lock: the import takes longer than twenty appends. A lake in a folder
+that stays open is hosted also if nothing is written, because its log may get intents of processes that host nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from typing_extensions import override
 
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.library_log import library_logger
-from rootline.ports.intent_log import IntentSink, KnowsItsLake, NewRecord, VerdictSource
+from rootline.ports.intent_log import IntentLog, IntentSink, KnowsItsLake, NewRecord, VerdictSource
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import LogPosition, TableName
 
 if TYPE_CHECKING:
     from rootline.adapters.open import WriterLog
+    from rootline.adapters.posix_files import LakeLock
     from rootline.schemas.bytes.record_headers import Lake
     from rootline.schemas.verdict import Verdict
     from rootline.storage.warehouse import FindLake
@@ -94,10 +97,10 @@ class LogOnDemand(IntentSink, VerdictSource):
 
 
 class Host(Protocol):
-    """A host of a lake's coordinator, which begins when its log is opened."""
+    """A host of a lake's coordinator."""
 
-    def open_log(self) -> WriterLog:
-        """Open the log, and start to host."""
+    def host(self, log: IntentLog, lock: LakeLock | None) -> None:
+        """Start to host the lake of this open log on the running loop, while this process has its lock, if any."""
         ...
 
     def trouble(self, table: TableName) -> str | None:
@@ -109,33 +112,74 @@ class Host(Protocol):
         ...
 
 
+OpenLock = Callable[[], "LakeLock | None"]
+
+
 class HostOnDemand:
-    """The host of a lake with an embedded log, which `make` makes for the first record. It imports the coordinator."""
+    """The host of a lake with an embedded log.
 
-    def __init__(self, make: Callable[[], Host]) -> None:
-        self._make = make
+    `make`: makes the host, and imports the coordinator. `open_lock`: opens the lock of the process that hosts the lake,
+    if the lake has one.
+    """
+
+    def __init__(self, open_log: Callable[[], IntentLog], make: Callable[[], Host], open_lock: OpenLock) -> None:
+        self._open_log, self._make, self._open_lock = open_log, make, open_lock
+        self._lock: LakeLock | None = None
         self._host: Host | None = None
-        self._later: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Task[None]] = []
 
-    def open_log(self) -> WriterLog:
-        """Open the log, and start to host. Raises the errors of `make` and of its host."""
-        host = self._imported()
-        opened = host.open_log()
+    def open_log(self) -> IntentLog:
+        """Open the log, and start to host: now, or once the process that hosts the lake ends.
+
+        Raises the errors of the three functions.
+        """
+        self._lock = self._open_lock()
+        if self._lock is not None and not self._lock.try_acquire():
+            log = self._open_log()
+            self._start(self._host_after_another(log), "rootline host next")
+            return log
+        try:
+            host, log = self._imported(), self._open_log()
+            host.host(log, self._lock)
+        except BaseException:
+            self._release()
+            raise
         self._host = host
-        return opened
+        return log
+
+    async def _host_after_another(self, log: IntentLog) -> None:
+        try:
+            with contextlib.suppress(RootlineError):  # the host takes the lock too, and retries
+                if self._lock is not None:
+                    await self._lock.acquire()
+            host = await asyncio.to_thread(self._imported)
+            host.host(log, self._lock)
+        except Exception as error:
+            self._release()
+            _warn(error)
+        else:
+            self._host = host
 
     def host_later(self, log: LogOnDemand) -> None:
         """Open `log` after `HOST_DELAY_S`, unless a record opens it earlier. A failure is logged."""
-        self._later = asyncio.get_running_loop().create_task(self._open_later(log), name="rootline host later")
+        self._start(self._open_later(log), "rootline host later")
 
     async def _open_later(self, log: LogOnDemand) -> None:
         await asyncio.sleep(HOST_DELAY_S)
         try:
-            if not log.is_open:
+            lock = self._open_lock()
+            if not log.is_open and not (lock is not None and lock.is_held()):
                 await asyncio.to_thread(self._imported)  # only for its imports, which take a while
             log.opened()
         except Exception as error:
-            library_logger().warning("lake not hosted", action="not-hosted", reason=str(error) or repr(error))
+            _warn(error)
+
+    def _start(self, waiting: Coroutine[None, None, None], name: str) -> None:
+        self._waiting.append(asyncio.get_running_loop().create_task(waiting, name=name))
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
 
     def _imported(self) -> Host:
         with IMPORTING:
@@ -147,11 +191,18 @@ class HostOnDemand:
 
     async def stop(self) -> None:
         """Stop the host if it was started."""
-        if self._later is not None:
-            self._later.cancel()
-            await asyncio.wait({self._later})
-        if self._host is not None:
+        for task in self._waiting:
+            task.cancel()
+        if self._waiting:
+            await asyncio.wait(self._waiting)
+        if self._host is None:
+            self._release()
+        else:
             await self._host.stop()
+
+
+def _warn(error: Exception) -> None:
+    library_logger().warning("lake not hosted", action="not-hosted", reason=str(error) or repr(error))
 
 
 def lake_finder(store: ObjectStore, warehouse: str, log: str | None) -> FindLake | None:

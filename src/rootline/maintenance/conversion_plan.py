@@ -22,13 +22,13 @@ from typing import Final
 from pyroaring import BitMap64
 
 from rootline.maintenance.data_compaction_plan import TableFiles
-from rootline.maintenance.limits import switch, whole_number
 from rootline.maintenance.plan import IntentStamp, WrittenPlan, vectors_of_puffin
 from rootline.schemas.bytes.vector_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.identifiers import Location, Version
 from rootline.schemas.intent import AddedVector, IntentKind, RemovedFile, VectorReference
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_properties import switch, whole_number
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.state.table_state import PendingObject
 

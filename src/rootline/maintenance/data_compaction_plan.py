@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from rootline.maintenance.limits import switch, whole_number
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.intent import VectorReference
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_properties import switch, whole_number
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.delete_rules import reached_files
 from rootline.tree.rules.vector_rules import reference_of

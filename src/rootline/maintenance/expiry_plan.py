@@ -21,7 +21,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.maintenance.limits import SWEEP_PROPERTY, ExpiryLimits, checked_number, checked_switch
+from rootline.maintenance.limits import SWEEP_PROPERTY, ExpiryLimits
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.schemas.bytes.root.retained_page import (
     KEPT_MAX,
@@ -34,6 +34,7 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_properties import checked_number, checked_switch
 from rootline.tree.intents.create_drop import KEPT_PROPERTY, KEPT_S_DEFAULT, kept_until_ms
 from rootline.tree.state.table_state import pending_page
 

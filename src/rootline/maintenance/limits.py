@@ -1,9 +1,9 @@
 """The thresholds of flushes, compactions, expiry and sweeps, from a table's properties.
 
 Owns: names and defaults of the properties `rootline.flush.*`, `rootline.compact.*`, `rootline.expire*` and those of
-sweeps, parsing of numbers and switches. Does not own: their bounds (`rootline.schemas.table_properties`), the choice
-of work (`flush_plan`, `leaf_compaction_plan`, `expiry_plan`, `orphan_sweep_plan`), limits of data files
-(`data_compaction_plan`, `conversion_plan`).
+sweeps. Does not own: their bounds and parsing (`rootline.schemas.table_properties`), the choice of work (`flush_plan`,
+`leaf_compaction_plan`, `expiry_plan`, `orphan_sweep_plan`), limits of data files (`data_compaction_plan`,
+`conversion_plan`).
 Invariants: the coordinator refuses an unusable value, so a stored one is older than that rule. It counts as not set if
 the default only costs work, and raises an error if the default could delete something. Expired roots are kept for at
 least ten minutes, whatever a table sets. No property makes the horizon of a sweep (the time before which a file without
@@ -17,33 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rootline.schemas.table_properties import checked, usable
+from rootline.schemas.table_properties import checked_number, checked_switch, switch, whole_number
 from rootline.tree.parts.locations import ORPHAN_AGE_PROPERTY, orphan_age_s
-
-
-def whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """The number in property `name`, or `default` when it is not set or is unusable."""
-    text = usable(properties, name)
-    return default if text is None else int(text)
-
-
-def switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Whether property `name` is `true`, or `default` when it is not set or is unusable."""
-    text = usable(properties, name)
-    return default if text is None else text == "true"
-
-
-def checked_number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """The number in property `name`, or `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
-    text = checked(properties, name)
-    return default if text is None else int(text)
-
-
-def checked_switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Whether property `name` is `true`, or `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
-    text = checked(properties, name)
-    return default if text is None else text == "true"
-
 
 EXPIRE: Final = "rootline.expire"
 """The property that enables expiry. Without it, as in tables older than the property, no version expires."""

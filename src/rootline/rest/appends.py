@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 from rootline.catalog.export_keys import FormatVersion
 from rootline.catalog.rest.responses import Refusal, bad_request
 from rootline.client.new_files import dated_files, for_intent, verdict_on
-from rootline.maintenance.limits import CLIENT_FILES_PROPERTY, checked_switch
+from rootline.maintenance.limits import CLIENT_FILES_PROPERTY
 from rootline.rest.bodies import AddedSnapshot
 from rootline.rest.client_files import ClientFolder, ClientReads, MetadataMissing
 from rootline.rest.job_progress import check_increases, progress_in
@@ -49,6 +49,7 @@ from rootline.schemas.parts.name import NameState
 from rootline.schemas.parts.progress import ClientSnapshot, Progress
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_properties import checked_switch
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.page_reader import read_pages_of
 from rootline.storage.metadata.root_reader import newest_root

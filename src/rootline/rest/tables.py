@@ -11,8 +11,6 @@ from __future__ import annotations
 import uuid
 from typing import Final, NamedTuple
 
-import structlog
-
 from rootline.catalog.export_keys import FormatVersion, version_of_metadata
 from rootline.catalog.metadata_log import shown_at
 from rootline.catalog.rest.responses import (
@@ -25,6 +23,7 @@ from rootline.client.create_drop import create_table, drop_table, restore_table
 from rootline.client.iceberg_tables import adopt_table
 from rootline.client.planned_change import commit_planned
 from rootline.client.session import Commit
+from rootline.library_log import library_logger
 from rootline.rest.appends import ClientAppend
 from rootline.rest.bodies import Name, Renaming, TableToCreate, TableToRegister, Updates
 from rootline.rest.refusals import about, refusal_of_change, requirement_failed, table_exists
@@ -50,7 +49,7 @@ from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema
 from rootline.tree.evolution.next_definition import evolved, replaced_definition
 
 _UNREADABLE: Final = frozenset({"metadata-unreadable", "file-unreadable", "object-missing", "leaf-corrupt"})
-_log: Final = structlog.get_logger()
+_log: Final = library_logger("rootline.catalog")
 
 
 async def create(writing: Writing, namespace: str, asked: TableToCreate, format_version: FormatVersion | None) -> bytes:

@@ -25,7 +25,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import pyarrow as pa
-import structlog
 from pyspark.sql.types import StructType
 
 from rootline.client.given_rows import GivenRows
@@ -35,6 +34,7 @@ from rootline.client.merged_rows import MergePlan, merge_plan
 from rootline.client.new_files import NewFiles, for_intent
 from rootline.client.session import Session, oldest_date
 from rootline.client.time_travel import read_head
+from rootline.library_log import library_logger
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, Isolation, RemovedFile
@@ -113,7 +113,7 @@ def _plan(table: TableName, columns: pa.Schema, definition: TableDefinition, dig
 
 QUERY_WRITER_PREFIX = "spark/"
 """Prefix of the writer id of a streaming query without `writerId`. The query's id follows, one for each checkpoint."""
-_log = structlog.get_logger("rootline.spark")
+_log = library_logger("rootline.spark")
 _REPORT_WAIT_S = 1.0
 
 

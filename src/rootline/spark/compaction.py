@@ -20,8 +20,6 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from rootline.client import checks
 from rootline.client.checks import DEFAULT_TIMEOUT_S
 from rootline.client.lake import Lake
@@ -31,6 +29,7 @@ from rootline.client.planned_change import planned_intent
 from rootline.client.planned_files import FilePlan, plan_files
 from rootline.client.row_changes import whole_tasks
 from rootline.client.session import Commit, Session
+from rootline.library_log import library_logger
 from rootline.maintenance.data_compaction_plan import (
     DataCompactionLimits,
     groups_to_order,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 ORDERED_TARGET_MAX: Final = 1 << 30
 """Bytes of a new file with rows from several tasks, because the serialized rows of all of them are in one column."""
 _ORDERED_TARGETS: Final = 64
-_log = structlog.get_logger("rootline.spark")
+_log = library_logger("rootline.spark")
 Group = tuple[FileTask, ...]
 
 

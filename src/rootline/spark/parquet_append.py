@@ -23,7 +23,6 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-import structlog
 from pyiceberg.schema import Schema
 from pyiceberg.types import TimestamptzType
 from pyspark.sql import Observation
@@ -33,6 +32,7 @@ from rootline.client import checks
 from rootline.client.checks import DEFAULT_TIMEOUT_S
 from rootline.client.session import Session
 from rootline.client.time_travel import read_head
+from rootline.library_log import library_logger
 from rootline.schemas.errors import Invalid
 from rootline.schemas.object_keys import key_of, spark_folder
 from rootline.schemas.table_definition import TableDefinition
@@ -126,7 +126,7 @@ _COMMITTED_AT_ONCE: Final = {
     "fs.file.impl.disable.cache": "true",
 }
 _COUNT_WAIT_S: Final = 120.0
-_log = structlog.get_logger("rootline.spark")
+_log = library_logger("rootline.spark")
 
 
 def append(

@@ -17,7 +17,6 @@ from decimal import Decimal
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
-import structlog
 from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
 from pyspark.sql import Column
@@ -27,6 +26,7 @@ from rootline.client import checks
 from rootline.client.planned_files import FilePlan, plan_files
 from rootline.client.session import Session
 from rootline.client.time_travel import PointInTime, milliseconds
+from rootline.library_log import library_logger
 from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
 from rootline.spark.batch_reader import TaskChoice
@@ -165,7 +165,7 @@ _TRUST_NO_BOUNDS: Final = {"parquet.filter.stats.enabled": "false", "parquet.fil
 """For columns that may contain NaN: bounds ignore NaN, and in Spark it is greater than every number."""
 _TRUST_NO_DICTIONARY: Final = {"parquet.filter.dictionary.enabled": "false"}
 """For floats: a dictionary distinguishes -0.0 from 0.0, and Spark does not."""
-_log = structlog.get_logger("rootline.spark")
+_log = library_logger("rootline.spark")
 
 
 @dataclass(frozen=True, slots=True)

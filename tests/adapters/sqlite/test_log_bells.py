@@ -60,6 +60,26 @@ async def test_a_record_and_its_verdict_wake_other_waiters_that_never_look_by_th
     assert not folder.exists()
 
 
+async def test_a_record_wakes_who_reads_records_and_a_verdict_wakes_everyone(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    waiting, reading, ringing = Wakeups(folder), Wakeups(folder), Wakeups(folder)
+    rung: list[str] = []
+    waiting.hear(lambda: rung.append("waiting"), records=False)
+    for records in (False, True, True):  # it waits for a verdict before it becomes the reader
+        reading.hear(lambda: rung.append("reading"), records=records)
+    assert len(names_in(folder)) == 2
+    for only_records, woken in ((True, ["reading"]), (False, ["reading", "waiting"])):
+        rung.clear()
+        ringing.ring(only_records=only_records)
+        while len(rung) < len(woken):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert sorted(rung) == woken
+    waiting.close()
+    reading.close()
+    assert not folder.exists()
+
+
 class CountingReader(LogReader):
     """Counts how often it was asked whether others have written."""
 
@@ -68,6 +88,25 @@ class CountingReader(LogReader):
     def data_version(self) -> int:
         self.looks += 1
         return super().data_version()
+
+
+def test_records_of_others_do_not_count_as_unheard_writes_for_who_waits_for_a_verdict(tmp_path: Path) -> None:
+    writer = LogWriter.open(tmp_path)
+    reader = CountingReader(tmp_path / "log.sqlite")
+
+    async def looks() -> int:
+        watch = LogWatch(reader, Wakeups(tmp_path / "bells"))
+        waiting = asyncio.ensure_future(watch.verdict(9, timeout_s=3600))
+        for _ in range(60):
+            await asyncio.sleep(1)
+            writer.in_one_transaction([lambda to: to.append([(b"demo.a", b"one", None)], None, None)])
+        await watch.close("the end")
+        await asyncio.gather(waiting, return_exceptions=True)
+        return reader.looks
+
+    assert run_virtually(looks()) <= 600
+    reader.close()
+    writer.close()
 
 
 def test_who_has_a_bell_looks_by_itself_seldom_once_all_is_quiet_and_often_while_others_write(tmp_path: Path) -> None:
@@ -129,7 +168,7 @@ async def test_a_bell_that_a_killed_process_left_is_removed_and_strange_files_ar
     (folder / "notes.bell").write_text("kept")
     (tmp_path / "aim").write_text("kept")
     (folder / "link.bell").symlink_to(tmp_path / "aim")
-    Wakeups(folder).ring()
+    Wakeups(folder).ring(only_records=False)
     assert names_in(folder) == [".2-being-made.bell", "link.bell", "notes.bell"]
     assert (folder / "notes.bell").read_text() == (tmp_path / "aim").read_text() == "kept"
 
@@ -137,10 +176,10 @@ async def test_a_bell_that_a_killed_process_left_is_removed_and_strange_files_ar
 async def test_a_bell_that_no_one_answers_for_long_never_makes_the_one_who_rings_wait(tmp_path: Path) -> None:
     deaf, ringing = Wakeups(tmp_path / "log"), Wakeups(tmp_path / "log")
     rung = asyncio.Event()
-    deaf.hear(rung.set)
+    deaf.hear(rung.set, records=True)
     for _ in range(66_000):  # more than a pipe holds, while the loop does not run
-        ringing.ring()
+        ringing.ring(only_records=True)
     assert not rung.is_set()
     await asyncio.wait_for(rung.wait(), WAIT_S)
     deaf.close()
-    ringing.ring()
+    ringing.ring(only_records=True)

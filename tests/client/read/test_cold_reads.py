@@ -16,6 +16,7 @@ import pytest
 
 from rootline.client.lake import Lake
 from rootline.client.session import Session
+from rootline.connect import connect
 from rootline.schemas.identifiers import TableName
 from rootline.workers.kinds import BY_HAND, maintain
 
@@ -51,6 +52,14 @@ import rootline
 with rootline.connect(sys.argv[1]) as lake:
     version = lake.create_table("demo.flights", {"id": "long"}).append([{"id": 1}]).version
 print(json.dumps([version, sorted(sys.modules)]))
+"""
+APPEND = """
+import json, sys
+import rootline
+
+with rootline.connect(sys.argv[1]) as lake:
+    version = lake.table("demo.flights").append([{"id": 2}]).version
+    print(json.dumps([version, sorted(sys.modules)]))
 """
 FILTERS = {
     None: 5,
@@ -127,6 +136,15 @@ def test_a_first_commit_imports_no_renderer_of_log_lines(tmp_path: Path) -> None
     found, modules = _run(COMMIT, str(tmp_path))
     assert found == 1
     assert {"rich", "structlog"}.isdisjoint(modules)
+
+
+def test_a_first_append_imports_no_coordinator_while_another_process_hosts_the_lake(tmp_path: Path) -> None:
+    with connect(tmp_path) as lake:
+        lake.create_table("demo.flights", {"id": "long"}).append([{"id": 1}])
+        version, modules = _run(APPEND, str(tmp_path))
+    assert version == 2
+    hosting = ("prometheus_client", "pydantic_settings", "rootline.coordinator", "rootline.workers")
+    assert [name for name in modules if name.startswith((*hosting, "rootline.tree.commit", "pyroaring"))] == []
 
 
 def _run(program: str, *arguments: str) -> Any:

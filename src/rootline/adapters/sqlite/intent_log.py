@@ -47,11 +47,12 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request(Generic[_Answer]):
-    """Work for the writing thread, inside its transaction, and the future for its result."""
+    """Work for the writing thread, inside its transaction, and the future for its result. `appends`: only records."""
 
     work: Callable[[LogWriter], _Answer]
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[_Answer]
+    appends: bool
 
 
 class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
@@ -94,7 +95,7 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         """
         kept = [(bytes(key), bytes(value), said[0] if said else None) for key, value, *said in records]
         with publishing(kept[0][0] if kept else b"", len(kept)) as trace:
-            offsets = await self._write(lambda writer: writer.append(kept, oldest_file_ms, trace))
+            offsets = await self._write(lambda writer: writer.append(kept, oldest_file_ms, trace), appends=True)
         self._watch.appended()
         return [LogPosition(self._identity, 0, offset) for offset in offsets]
 
@@ -277,7 +278,7 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         if self._closed:
             raise Unavailable("log-unavailable", f"{self._writer.path}: the log was closed")
 
-    async def _write(self, work: Callable[[LogWriter], _Answer]) -> _Answer:
+    async def _write(self, work: Callable[[LogWriter], _Answer], *, appends: bool = False) -> _Answer:
         self._check_open()
         if self._requests.qsize() >= _QUEUED_MAX:
             raise Unavailable(
@@ -285,7 +286,7 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
             )
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_Answer] = loop.create_future()
-        self._requests.put(_Request(work, loop, answer))  # type: ignore[arg-type]
+        self._requests.put(_Request(work, loop, answer, appends))  # type: ignore[arg-type]
         return await answer
 
     def _write_loop(self) -> None:
@@ -307,7 +308,7 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
             for request in batch:
                 hand_over(request.loop, request.answer, _own_copy(error))
         else:
-            self._wakeups.ring()
+            self._wakeups.ring(only_records=all(request.appends for request in batch))
             for request, answer in zip(batch, answers, strict=True):
                 hand_over(request.loop, request.answer, answer)
 

@@ -1,11 +1,12 @@
 """Waits for records and verdicts of the embedded log, woken by the process that writes them.
 
-Owns: a named pipe for each process that waits, in a folder of this user among the temporary files, waking all of them,
-the waiters, and the poller that runs while there are any. Does not own: reading rows (`log_file`).
+Owns: a named pipe for each process that waits, in a folder of this user among the temporary files, waking them, the
+waiters, and the poller that runs while there are any. Does not own: reading rows (`log_file`).
 Invariants: A write of this process wakes its waiters immediately. A write of another process is noticed when that
-process wakes them. Some writers wake nobody (an older version, another user). `PRAGMA data_version` shows their
-writes. If this process has no pipe, that takes at most 5 ms. If it has one, it takes at most 5 ms within a minute
-after such a write, and at most 0.2 s later. A waiter registers before it reads, so that it misses nothing. An
+process wakes them. A new record wakes the processes that read records, so a writer that waits for its verdict is not
+woken by each append of the others. Some writers wake nobody (an older version, another user). `PRAGMA data_version`
+shows their writes. If this process has no pipe, that takes at most 5 ms. If it has one, it takes at most 5 ms within a
+minute after such a write, and at most 0.2 s later. A waiter registers before it reads, so that it misses nothing. An
 error of the poller reaches every waiter. Pipes only save time: without a pipe, a waiter learns of a write from the
 poller. Waking never waits and never fails. A pipe is renamed to its final name only once its owner listens. A pipe
 without a listener is removed by the next process that writes. Only pipes in a folder that no other user can write to
@@ -31,6 +32,8 @@ from rootline.schemas.identifiers import LogId, LogRecord
 from rootline.schemas.verdict import Verdict
 
 _SUFFIX: Final = ".bell"
+_VERDICTS_SUFFIX: Final = f".verdicts{_SUFFIX}"
+"""The end of the name of a pipe whose process reads no records. Older versions write to it after any write."""
 _READ_BYTES: Final = 4_096
 
 
@@ -44,12 +47,20 @@ class Wakeups:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._own = f"{os.getpid()}-{uuid.uuid4().hex}{_SUFFIX}"
+        self._id = f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._own = self._id + _VERDICTS_SUFFIX
         self._pipe: int | None = None
         self._tried = False
 
-    def hear(self, rung: Callable[[], None]) -> None:
-        """Call `rung` on the running loop whenever another process writes. Only the first call has an effect."""
+    def hear(self, rung: Callable[[], None], *, records: bool) -> None:
+        """Call `rung` on the running loop whenever another process writes verdicts, and with `records` also records.
+
+        Only the first call for verdicts and the first one for records have an effect.
+        """
+        if records and self._own.endswith(_VERDICTS_SUFFIX):
+            before, self._own = self._own, self._id + _SUFFIX
+            with contextlib.suppress(OSError):  # it was not created yet, or somebody has removed it
+                (self._folder / before).rename(self._folder / self._own)
         if self._tried:
             return
         self._tried = True
@@ -72,8 +83,8 @@ class Wakeups:
         """Whether this process has a pipe that others can write to."""
         return self._pipe is not None
 
-    def ring(self) -> None:
-        """Wake every other process that waits."""
+    def ring(self, *, only_records: bool) -> None:
+        """Wake every other process that waits. `only_records`: those that read records, because nothing else is new."""
         if not _is_private(self._folder.parent):
             return
         try:
@@ -81,7 +92,8 @@ class Wakeups:
         except OSError:
             return
         for pipe in pipes:
-            if pipe.name.endswith(_SUFFIX) and not pipe.name.startswith(".") and pipe.name != self._own:
+            is_named = pipe.name.endswith(_SUFFIX) and not pipe.name.startswith(".") and pipe.name != self._own
+            if is_named and not (only_records and pipe.name.endswith(_VERDICTS_SUFFIX)):
                 _ring(pipe)
 
     def close(self) -> None:
@@ -214,9 +226,9 @@ class LogWatch:
         waiter: asyncio.Future[_Answer] = loop.create_future()
         waiters.add(waiter)
         try:
+            self._wakeups.hear(self._rung, records=waiters is self._readers)
             if self._poller is None or self._poller.done():
                 self._seen_version = self._reader.data_version()
-                self._wakeups.hear(self._rung)
                 self._poller = loop.create_task(self._poll())
             yield waiter
         finally:
@@ -225,7 +237,8 @@ class LogWatch:
                 waiter.exception()  # retrieved, even if the waiter timed out at the same moment
 
     async def _poll(self) -> None:
-        pause_s, quiet_s, is_unexplained = _PAUSE_MIN_S, 0.0, False
+        first_s = _PAUSE_MAX_S if self._wakeups.are_heard else _PAUSE_MIN_S
+        pause_s, quiet_s, is_unexplained = first_s, 0.0, False
         while self._readers or self._verdicts:
             await asyncio.sleep(pause_s)
             if is_unexplained and not self._is_explained:  # and no process woke this one in the meantime
@@ -239,7 +252,7 @@ class LogWatch:
             quiet_s = 0.0 if has_news else quiet_s + pause_s
             is_quiet = self._wakeups.are_heard and quiet_s > self._quiet_after_s
             longest_s = _QUIET_PAUSE_S if is_quiet else _PAUSE_MAX_S
-            pause_s = _PAUSE_MIN_S if has_news else min(pause_s * 1.2, longest_s)
+            pause_s = first_s if has_news else min(pause_s * 1.2, longest_s)
 
     def _rung(self) -> None:
         self._is_explained, self._quiet_after_s = True, _QUIET_AFTER_S
@@ -251,14 +264,15 @@ class LogWatch:
             self._fail(error)
 
     def _look(self) -> bool:
-        """Wake the waiters whose record or verdict another process has written. Returns whether one has written."""
+        """Wake the waiters whose record or verdict another process has written. Returns whether one may have waited."""
         version = self._reader.data_version()
         if version == self._seen_version:
             return False
         self._seen_version = version
         self._wake_readers()
-        self._wake_deciding(self._reader.verdicts(tuple(self._verdicts)))
-        return True
+        verdicts = self._reader.verdicts(tuple(self._verdicts))
+        self._wake_deciding(verdicts)
+        return bool(self._readers or verdicts)
 
     def _fail(self, error: RootlineError) -> None:
         waiting: list[asyncio.Future[None] | asyncio.Future[Verdict]] = [*self._readers]

@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rootline.catalog.export_keys import ExportFolder, FormatVersion, format_of
@@ -36,6 +35,7 @@ from rootline.catalog.rest.responses import (
     table_body,
     view_body,
 )
+from rootline.library_log import library_logger
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
@@ -321,7 +321,7 @@ class RestCatalog:
         self._default_format = default_format
         self._timeout_s = request_timeout_s
         self._making: set[asyncio.Task[ExportedTable]] = set()
-        self._logger = structlog.get_logger()
+        self._logger = library_logger("rootline.catalog")
 
     async def namespaces(self, parent: str = "") -> list[str]:
         """The namespaces one level below `parent`, ascending. Raises `Refusal`: there is no such parent."""

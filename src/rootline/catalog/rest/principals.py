@@ -20,10 +20,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Final, Generic, Literal, TypeVar
 
-import structlog
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from rootline.catalog.rest.responses import Refusal
+from rootline.library_log import library_logger
 from rootline.schemas.bytes.record_headers import KEY_ID
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import namespace_name
@@ -108,7 +108,7 @@ class WatchedFile(Generic[T]):
             if self._stamp() != self._seen:
                 self._content, self._seen = self._read()
         except (OSError, Invalid) as error:
-            structlog.get_logger().warning(
+            library_logger("rootline.catalog").warning(
                 f"{self._setting} could not be re-read, so its known content stays valid",
                 action="tokens",
                 reason=str(error),

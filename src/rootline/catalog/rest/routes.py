@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -37,10 +36,12 @@ from rootline.catalog.rest.responses import (
     refusal_of,
     snapshot_mode,
 )
+from rootline.library_log import library_logger
 from rootline.schemas.identifiers import TableName
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
+_log: Final = library_logger("rootline.catalog")
 READS: Final = ["GET", "HEAD"]
 """A HEAD is a GET without a body. Load balancers use it."""
 _JSON: Final = "application/json"
@@ -280,12 +281,12 @@ def _guarded(served: ServedCatalog, route: str, handler: Handler, needs: Role) -
         except Exception as error:
             refusal = refusal_of(error)
             if refusal.status == 500:
-                structlog.get_logger().exception("catalog request failed", action="catalog-failed", route=route)
+                _log.exception("catalog request failed", action="catalog-failed", route=route)
             response = Response(
                 refusal.body, status_code=refusal.status, media_type=_JSON, headers=refusal.headers or None
             )
         if needs > Role.READ:
-            structlog.get_logger().info(
+            _log.info(
                 "catalog request that writes",
                 action="catalog-write",
                 route=route,

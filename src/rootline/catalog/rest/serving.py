@@ -16,7 +16,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
-import structlog
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
@@ -38,6 +37,7 @@ from rootline.catalog.rest.connections import (
 from rootline.catalog.rest.http_settings import HttpSettings, http_settings
 from rootline.catalog.rest.principals import BearerTokens
 from rootline.catalog.rest.routes import READS, Handler, ServedCatalog, catalog_app
+from rootline.library_log import library_logger
 from rootline.schemas.errors import RootlineError
 
 _GRACE_S: Final = 5
@@ -145,7 +145,7 @@ async def serve_app(
     chosen = settings or http_settings()
     tokens, context = chosen.tokens(), chosen.tls()
     if context is None and not is_loopback(host):
-        structlog.get_logger().warning(
+        library_logger("rootline.catalog").warning(
             "HTTP is open to other machines without TLS: anyone on the network can read requests and tokens; set "
             "ROOTLINE_HTTP__TLS_CERTIFICATE_FILE",
             action="http-plain",

@@ -32,7 +32,6 @@ from rootline.schemas.content_entry import Bound, ContentEntry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_type_of, as_type, repeated
-from rootline.tree.scan.delete_index import partition_tuple
 
 
 def constants_of(entry: ContentEntry, definition: TableDefinition) -> Callable[[NestedField], pa.Array | None]:
@@ -43,6 +42,8 @@ def constants_of(entry: ContentEntry, definition: TableDefinition) -> Callable[[
 
     @cache
     def values() -> dict[int, Bound | None]:
+        from rootline.tree.scan.delete_index import partition_tuple
+
         members = definition.spec_by_id(entry.partition_spec_id).expr_ids
         found = partition_tuple(entry, definition) if members else None
         if found is None:
@@ -158,6 +159,8 @@ class FileColumns:
         return stored if first is None else pc.coalesce(stored, array_from(positions + first))
 
     def _partition(self, field: NestedField, length: int) -> pa.Array:
+        from rootline.tree.scan.delete_index import partition_tuple
+
         values = partition_tuple(self.entry, self.definition)
         if values is None:
             raise Invalid("file-unreadable", f"{self.entry.location}: its statistics do not state its partition")

@@ -47,19 +47,19 @@ def aggregates_of(leaf: Leaf, spec_ids: tuple[int, ...]) -> LeafAggregates:
 
 def aggregates_in(table: pa.Table, spec_ids: tuple[int, ...]) -> LeafAggregates:
     """The aggregates of columns that have been read: `version_info`, `record_count`, and `content_stats` if any."""
-    info = table.column("version_info").combine_chunks()
+    info = one_chunk(table.column("version_info"))
     status = _child(info, "status")
     not_deleted = pc.not_equal(status, pa.scalar(int(Status.DELETED), status.type))
     statistics: dict[int, FieldStatistics] = {}
     if CONTENT_STATS in table.column_names:
-        live = table.column(CONTENT_STATS).combine_chunks()
+        live = one_chunk(table.column(CONTENT_STATS))
         live = live if pc.all(not_deleted).as_py() else live.filter(not_deleted)
         for field, column in zip(live.type, live.flatten(), strict=True):
             tracked_id = int(field.name[1:])
             item = _aggregate(column, is_partition_value=tracked_id in spec_ids)
             if item is not None:
                 statistics[tracked_id] = item
-    records = table.column("record_count").combine_chunks()
+    records = one_chunk(table.column("record_count"))
     sequence_numbers = _child(info, "sequence_number").filter(not_deleted)
     return LeafAggregates(_manifest_stats(status, records, sequence_numbers), statistics)
 
