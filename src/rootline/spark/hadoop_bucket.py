@@ -220,11 +220,11 @@ async def copy_file(session: Session, table: TableName, location: str, into: str
     Raises:
         Unavailable: `store-unavailable`, `store-denied`.
     """
-    store, key, size = session.store, key_of(table, into), os.fstat(body.fileno()).st_size
+    store, key, descriptor = session.store, key_of(table, into), body.fileno()
+    size = os.fstat(descriptor).st_size
     assert isinstance(store, ObjectUploads), "Spark wrote into a bucket"
-    read = partial(asyncio.to_thread, os.pread, body.fileno())
     if same < max(_PART_BYTES_MIN, size - same):
-        return await upload_all(session, table, [(into, await read(size, 0))])
+        return await upload_all(session, table, [(into, await asyncio.to_thread(os.pread, descriptor, size, 0))])
     uploads, upload_id, count = store, await store.begin_upload(key), -(-same // _COPY_BYTES)
     length = same // count
 
@@ -234,7 +234,7 @@ async def copy_file(session: Session, table: TableName, location: str, into: str
             with contextlib.suppress(Unavailable):  # some stores cannot copy
                 copied = CopiedBytes(key_of(table, location), start, length)
                 return await uploads.put_part(key, upload_id, number + 1, copied)
-        part = await read(length if number < count else size - start, start)
+        part = await asyncio.to_thread(os.pread, descriptor, length if number < count else size - start, start)
         return await uploads.put_part(key, upload_id, number + 1, part)
 
     etags = await gather_bounded(range(count + 1), put, _PARTS_AT_ONCE)
