@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyspark.sql import DataFrame, SparkSession
 from structlog.testing import capture_logs
 
@@ -25,6 +30,8 @@ from rootline.spark.options import parse_options
 from tests.services.s3_service import SECRET, S3Service
 from tests.spark.conftest import FLIGHTS
 from tests.spark.file_stream import PATIENCE_S
+from tests.spark.test_append import comparable
+from tests.spark.test_append_kinds import NESTED, NESTED_DDL, drawn, frame_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 COLUMNS = "id long, carrier string, delay double"
@@ -49,6 +56,17 @@ class Bucket:
 
     def table(self, spark: SparkSession, **how: Any) -> DataFrame:
         return rootline.spark.table(spark, TABLE, **self.at, **how)
+
+    def download(self, location: str, folder: Path) -> Path:
+        """A data file of the table, in a folder."""
+
+        async def read(session: Session) -> bytes:
+            found = await session.store.get(ObjectKey(f"demo/flights/{location}"))
+            assert found is not None
+            return found.body
+
+        (file := folder / Path(location).name).write_bytes(self.lake.holder.run(read))
+        return file
 
     def keys(self) -> list[str]:
         """The locations of all objects of the table that Spark's writes left."""
@@ -135,6 +153,91 @@ def test_each_file_of_a_partitioned_table_has_a_name_of_its_own(s3a: SparkSessio
     assert all(own_kind(place) is OwnKind.DATA_FILE for place in places)
     assert list(flights.check(data_files="all")) == []
     assert ids(bucket.table(s3a)) == list(range(12))
+
+
+@pytest.fixture
+def micros(s3a: SparkSession) -> Iterator[None]:
+    """A session whose moments Spark's writer may write."""
+    s3a.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    yield
+    s3a.conf.unset("spark.sql.parquet.outputTimestampType")
+
+
+@pytest.mark.parametrize("terms", [[], ["truncate(50, id)"]])
+def test_lists_and_maps_are_written_with_the_ids_statistics_and_rows_of_our_own_writer(
+    s3a: SparkSession, bucket: Bucket, tmp_path: Path, micros: None, terms: Any
+) -> None:
+    draw = random.Random(7)
+    made = [{"id": at, **{field.name: drawn(draw, field.type) for field in list(NESTED)[1:]}} for at in range(120)]
+    made += [{"id": 120}, {"id": 121, "stops": [], "grid": [[], None], "codes": [], "by_code": [(1, []), (2, None)]}]
+    rows = pa.Table.from_pylist(made, NESTED)
+    flights = bucket.lake.create_table(TABLE, NESTED, partition_by=terms)
+    ours = bucket.lake.create_table("demo.ours", NESTED, partition_by=terms)
+    assert bucket.append(frame_of(s3a, rows, NESTED_DDL)) is None
+    ours.append(rows)
+
+    tasks = list(flights.scan().plan())
+    assert set(bucket.keys()) == {task.location for task in tasks}, "nothing else remains in the bucket"
+    assert len(tasks) == (3 if terms else 1)
+    assert comparable(flights.scan().to_arrow()) == comparable(rows)
+    statistics = [
+        sorted(repr(dict(task.data.content_stats)) for task in table.scan().plan()) for table in (flights, ours)
+    ]
+    assert statistics[0] == statistics[1]
+    assert list(flights.check(data_files="all")) == []
+    files = [bucket.download(task.location, tmp_path) for task in tasks]
+    for file in files:
+        stored = pyarrow_to_schema(pq.read_schema(file))  # every field has an id
+        assert stored.as_struct() == flights.definition().schema.as_struct()
+    assert comparable(pa.concat_tables(map(pq.read_table, files))) == comparable(rows)
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    with duckdb.connect() as database:
+        database.execute("set timezone = 'UTC'")
+        spark_rows = f"from read_parquet({[*map(str, files)]})"
+        own_rows = f"from read_parquet('{tmp_path / 'rows.parquet'}')"
+        for one, other in ((spark_rows, own_rows), (own_rows, spark_rows)):
+            assert database.sql(f"{one} except all {other}").fetchall() == []
+    frame = bucket.table(s3a)
+    assert "FileScan parquet" in frame._jdf.queryExecution().toString()
+    assert comparable(frame.toArrow().cast(NESTED)) == comparable(rows)
+
+
+def test_the_store_copies_what_is_long_and_only_the_footer_is_new(s3a: SparkSession, bucket: Bucket) -> None:
+    schema = pa.schema([("id", pa.int64()), ("list", pa.list_(pa.float64()))])
+    flights = bucket.lake.create_table(TABLE, schema)
+    frame = s3a.range(600_000).coalesce(1).selectExpr("id", "array(rand(1), rand(2)) list")
+    assert bucket.append(frame) is None
+    [task] = flights.scan().plan()
+    assert (task.data.file_size_in_bytes or 0) > 8 * 1024 * 1024
+    assert list(flights.check(data_files="all")) == []
+    assert bucket.keys() == [task.location]
+    sums = ["sum(id)", "sum(bigint(1e9 * (list[0] - list[1])))"]
+    assert bucket.table(s3a).selectExpr(*sums).first() == frame.selectExpr(*sums).first()
+
+
+@pytest.mark.parametrize("place", ["parquet_files.remove_uploads", "parquet_append.commit_append"])
+def test_a_driver_that_is_killed_after_the_copies_adds_nothing_and_a_sweep_knows_what_it_left(
+    s3a: SparkSession, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    flights = bucket.lake.create_table(TABLE, pa.schema([("id", pa.int64()), ("list", pa.list_(pa.int64()))]))
+    frame = s3a.range(12).selectExpr("id", "array(id, 7L) list").repartition(2)
+
+    def killed(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"rootline.spark.{place}", killed)
+        with pytest.raises(KeyboardInterrupt):
+            bucket.append(frame)
+    kept = bucket.keys()
+    copies = [key for key in kept if Path(key).parent.name.startswith("spark-write=")]
+    assert len(copies) == 2
+    assert (len(kept) > len(copies)) is (place == "parquet_files.remove_uploads"), "with the originals"
+    assert {own_kind(key) for key in kept} == {OwnKind.DATA_FILE}
+    assert flights.head().version == 0
+    assert bucket.append(frame) is None
+    assert ids(bucket.table(s3a)) == list(range(12))
+    assert not {task.location for task in flights.scan().plan()} & set(kept)
 
 
 def test_each_batch_of_a_stream_lands_once(

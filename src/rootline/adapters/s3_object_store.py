@@ -50,6 +50,7 @@ from rootline.adapters.object_key_rules import S3_SCHEMES, AbsoluteKeys, check_k
 from rootline.adapters.settings import S3Settings
 from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.ports.object_store import (
+    CopiedBytes,
     Listing,
     LongObject,
     ObjectParts,
@@ -229,6 +230,26 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectUploads):
         return f"s3://{self._bucket}/{self._prefix}{key}"
 
     @override
+    async def begin_upload(self, key: ObjectKey) -> str:
+        check_key(key)
+        place = {"Bucket": self._bucket, "Key": self._prefix + key}
+        begun = await self._sent(f"POST {key}", lambda client: client.create_multipart_upload(**place))
+        return str(begun["UploadId"])
+
+    @override
+    async def put_part(self, key: ObjectKey, upload_id: str, number: int, part: bytes | CopiedBytes) -> str:
+        place: dict[str, Any] = {"Bucket": self._bucket, "Key": self._prefix + key}
+        place |= {"UploadId": upload_id, "PartNumber": number}
+        what = f"PUT {key} part {number}"
+        if isinstance(part, bytes):
+            stored = await self._sent(what, lambda client: client.upload_part(**place, Body=_sendable(part)))
+        else:
+            place["CopySource"] = {"Bucket": self._bucket, "Key": self._prefix + part.source}
+            place["CopySourceRange"] = f"bytes={part.start}-{part.start + part.length - 1}"
+            stored = (await self._sent(what, lambda client: client.upload_part_copy(**place)))["CopyPartResult"]
+        return str(stored["ETag"])
+
+    @override
     async def complete_upload(self, upload: PendingUpload) -> None:
         check_key(upload.key)
         client, what = await self._opened(), f"POST {upload.key}"
@@ -347,11 +368,7 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectUploads):
         token: dict[str, str] = {}
         while True:
             asked = {**request, **token, "MaxKeys": min(keys_wanted(), _PAGE_KEYS_MAX)}
-            try:
-                async with self._reading(what):
-                    page = await _with_retry(partial(_list_page, asked), await self._opened())
-            except ClientError as error:
-                raise self._refused(what, error) from error
+            page = await self._sent(what, partial(_list_page, asked))
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -363,6 +380,14 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectUploads):
                     "retried. If this persists, use another store (docs/stores.md)",
                 )
             token = {"ContinuationToken": following}
+
+    async def _sent(self, what: str, request: Callable[[Any], Any]) -> Any:
+        """The answer to a request that may be repeated."""
+        try:
+            async with self._reading(what):
+                return await _with_retry(request, await self._opened())
+        except ClientError as error:
+            raise self._refused(what, error) from error
 
     @contextlib.asynccontextmanager
     async def _reading(self, what: str) -> AsyncIterator[None]:

@@ -180,12 +180,33 @@ class PendingUpload:
     length: int
 
 
+@dataclass(frozen=True, slots=True)
+class CopiedBytes:
+    """`length` bytes of an object from `start` on, which the store copies itself."""
+
+    source: ObjectKey
+    start: int
+    length: int
+
+
 @runtime_checkable
 class ObjectUploads(Protocol):
-    """A store in a bucket, to which other programs upload objects in parts."""
+    """A store in a bucket, to which objects are uploaded in parts, also by other programs."""
 
     def url_of(self, key: str) -> str:
         """The URL of an object, or of a folder: `s3://bucket/prefix/key`. It is not percent-encoded."""
+        ...
+
+    async def begin_upload(self, key: ObjectKey) -> str:
+        """Begin an upload. Returns its id. Raises `Unavailable`."""
+        ...
+
+    async def put_part(self, key: ObjectKey, upload_id: str, number: int, part: bytes | CopiedBytes) -> str:
+        """Store a part of an upload. Returns its etag. Only the last part may have less than 5 MiB.
+
+        Raises:
+            Unavailable: `store-unavailable`, also of a store that copies no bytes, or `store-denied`.
+        """
         ...
 
     async def complete_upload(self, upload: PendingUpload) -> None:

@@ -1,8 +1,8 @@
 """Spark's own access to a warehouse in a bucket, through Hadoop's S3A, and writes into it without renames.
 
 Owns: the check that a session reaches the bucket, the settings that S3A lacks, the names of objects for Spark, the
-completion of uploads by Spark's writer. Does not own: the reads and writes themselves (`table_frame`,
-`parquet_append`), describing files (`parquet_files`), the requests of our own client (`ObjectUploads`).
+completion of uploads by Spark's writer, copies of its files. Does not own: the reads and writes themselves
+(`table_frame`, `parquet_append`), describing files (`parquet_files`), the requests of our own client (`ObjectUploads`).
 Invariants: a setting of the session is never changed. Keys are set for one bucket, in Hadoop's configuration and never
 in options, because plans show options. No value is logged, by py4j neither. An object exists under its final name only
 after Spark's job has succeeded, and only if its task succeeded. No two files have the same name.
@@ -17,11 +17,17 @@ Committer's version 2 moves the two objects when a task ends, so tasks do it in 
 next attempt replaces them. If an attempt has other partitions than the one before, objects of both remain. Then two
 attempts of one task are found, and the write is refused.
 
-Source: Hadoop, "S3A committers: architecture and implementation", decision 0144.
+Some files need another name or another footer, and an object can have neither. The bytes of an open upload cannot be
+read, so its last part cannot be replaced before it is completed. Such files are completed below `_temporary`, where no
+intent names a file. The machine that describes a file has a copy of it. From this copy it uploads the end to the final
+name. The store itself copies the rest.
+
+Source: Hadoop, "S3A committers: architecture and implementation", decisions 0144 and 0148.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -30,14 +36,14 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
+from rootline.client.new_files import upload_all
 from rootline.client.session import Session
 from rootline.connect import engine_storage, store_settings, warehouse_url
-from rootline.ports.object_store import ObjectUploads, PendingUpload
+from rootline.ports.object_store import CopiedBytes, ObjectUploads, PendingUpload
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import key_of, table_prefix
@@ -170,12 +176,22 @@ _TEMPORARY: Final = "_temporary"
 _PENDING: Final = ".pending"
 _ATTEMPT: Final = re.compile(r"/attempt_\d+_\d+_m_(\d+)_(\d+)/")
 _REQUESTS_AT_ONCE: Final = 32
-_RENAMES_AT_ONCE: Final = 8
 
 
-def upload_folder(url: str, *, is_partitioned: bool) -> str:
-    """The URL to which Spark's writer must write for files in the folder `url`."""
-    return f"{url}/{_FOLDER}/{_BASE}" if is_partitioned else f"{url}/{_FOLDER}"
+_COPY_BYTES: Final = 32 * 1024 * 1024
+_PART_BYTES_MIN: Final = 5 * 1024 * 1024
+_PARTS_AT_ONCE: Final = 4
+
+
+def upload_folder(url: str, *, is_copied: bool) -> str:
+    """The URL to which Spark's writer must write for files in the folder `url`. `is_copied`: they are copied there."""
+    return f"{url}/{_FOLDER}/{_BASE}" if is_copied else f"{url}/{_FOLDER}"
+
+
+def final_location(location: str) -> str:
+    """The location of a completed file in an intent. It differs from `location` if the file must be copied."""
+    folder, is_copied, _ = location.partition(f"/{_TEMPORARY}/")
+    return f"{folder}/{uuid.uuid4()}.parquet" if is_copied else location
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,40 +202,53 @@ class UploadedFile:
     length: int
 
 
-def completed_files(spark: SparkSession, options: SourceOptions, place: str, url: str) -> list[UploadedFile]:
-    """Complete the files that a successful job wrote to `upload_folder(url)`.
-
-    `place`: the same folder, relative to the table's. Files of several partitions have the same name in Spark, so each
-    of them is copied to another name inside the bucket.
+def completed_files(options: SourceOptions, place: str) -> list[UploadedFile]:
+    """Complete the files that a successful job wrote to the `upload_folder` of `place`, relative to the table's.
 
     Raises:
         Invalid: `rows-invalid`, it is unclear which files belong to the job.
         Unavailable: `store-unavailable`, `store-denied`. Files that are complete by then are orphans.
     """
-    files = guest_lake(options).holder.run(partial(_completed, table=options.table, place=place))
+    return guest_lake(options).holder.run(partial(_completed, table=options.table, place=place))
+
+
+async def copy_file(session: Session, table: TableName, location: str, into: str, body: IO[bytes], same: int) -> None:
+    """Create the file `into` with the bytes of `body`, of which the file `location` has the first `same`.
+
+    All parts but the last have one size, because Cloudflare R2 requires it.
+
+    Raises:
+        Unavailable: `store-unavailable`, `store-denied`.
+    """
+    store, key, descriptor = session.store, key_of(table, into), body.fileno()
+    size = os.fstat(descriptor).st_size
+    assert isinstance(store, ObjectUploads), "Spark wrote into a bucket"
+    if same < max(_PART_BYTES_MIN, size - same):
+        return await upload_all(session, table, [(into, await asyncio.to_thread(os.pread, descriptor, size, 0))])
+    uploads, upload_id, count = store, await store.begin_upload(key), -(-same // _COPY_BYTES)
+    length = same // count
+
+    async def put(number: int) -> str:
+        start = number * length
+        if number < count:
+            with contextlib.suppress(Unavailable):  # some stores cannot copy
+                copied = CopiedBytes(key_of(table, location), start, length)
+                return await uploads.put_part(key, upload_id, number + 1, copied)
+        part = await asyncio.to_thread(os.pread, descriptor, length if number < count else size - start, start)
+        return await uploads.put_part(key, upload_id, number + 1, part)
+
+    etags = await gather_bounded(range(count + 1), put, _PARTS_AT_ONCE)
+    return await uploads.complete_upload(PendingUpload(key, upload_id, tuple(etags), size))
+
+
+def remove_uploads(spark: SparkSession, url: str) -> None:
+    """Remove the originals of copied files, and the small objects of S3A. A sweep deletes what remains."""
     java: Any = spark._jvm
     path = java.org.apache.hadoop.fs.Path
-    store = path(url).getFileSystem(_conf(spark))
-
-    def renamed(file: UploadedFile) -> UploadedFile:
-        inside = file.location.removeprefix(place)
-        if f"/{_TEMPORARY}/" not in inside:
-            return file
-        name, reason = f"/{uuid.uuid4()}.parquet", "the name does not exist"
-        try:
-            is_renamed = store.rename(path(url + inside), path(url + name))
-        except Exception as error:
-            is_renamed, reason = False, _kind_of(error)
-        if not is_renamed:
-            raise Unavailable("store-unavailable", f"{url}{inside}: cannot be renamed: {reason}. Nothing was committed")
-        return UploadedFile(place + name, file.length)
-
-    with ThreadPoolExecutor(_RENAMES_AT_ONCE) as threads:
-        found = list(threads.map(renamed, files))
-    with contextlib.suppress(Exception):  # a sweep deletes what remains
+    with contextlib.suppress(Exception):
+        store = path(url).getFileSystem(_conf(spark))
         store.delete(path(f"{url}/{_FOLDER}"), True)
         store.delete(path(f"{url}/{_TEMPORARY}"), True)
-    return found
 
 
 async def _completed(session: Session, table: TableName, place: str) -> list[UploadedFile]:

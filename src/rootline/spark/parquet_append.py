@@ -43,7 +43,7 @@ from rootline.spark.file_sink import QUERY_ID_PROPERTY
 from rootline.spark.fitted_columns import UnfitRows, fitted_columns
 from rootline.spark.hadoop_bucket import COMMITTED_IN_BUCKET, is_in_bucket, upload_folder, why_unreached
 from rootline.spark.options import SourceOptions, Use, parse_options
-from rootline.spark.parquet_files import place_for_spark, why_not_in_bucket, written_files
+from rootline.spark.parquet_files import lacks_ids, place_for_spark, written_files
 from rootline.spark.source_writers import merged_write
 from rootline.spark.spark_types import check_fit, check_types, renamed, resolved
 from rootline.spark.transform_columns import GROUP, sort_columns, with_group
@@ -190,9 +190,9 @@ def append(
     check_fit(frame.schema, definition, options.table, is_case_sensitive=options.case_sensitive)
     names = [field.name for field in definition.schema.fields]
     frame = renamed(frame, resolved(frame.columns, names, is_case_sensitive=options.case_sensitive))
-    rows = _unreached(spark, options, definition, path) or handed_rows(
-        frame, definition, is_case_sensitive=options.case_sensitive
-    )
+    changed = "Spark would change the path of the warehouse"
+    unfit = why_unreached(spark, options.warehouse, to_write=True) if path else changed
+    rows = unfit or handed_rows(frame, definition, is_case_sensitive=options.case_sensitive)
     if isinstance(rows, str) or path is None:
         _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
         by_case = str(options.case_sensitive).lower()
@@ -213,16 +213,6 @@ async def _target(session: Session, options: SourceOptions, place: str) -> tuple
     header = (await read_head(store, options.table)).header
     table = TableAt(header.version, (await read_definition(store, header)).to_json(), header.definition.digest)
     return table, place_for_spark(store, key_of(options.table, place))
-
-
-def _unreached(
-    spark: SparkSession, options: SourceOptions, definition: TableDefinition, path: str | None
-) -> str | None:
-    """The reason why Spark's writer cannot write to the folder."""
-    if path is None:
-        return "Spark would change the path of the warehouse"
-    unfit = why_not_in_bucket(definition) if is_in_bucket(path) else None
-    return unfit or why_unreached(spark, options.warehouse, to_write=True)
 
 
 def rows_told(counted: Observation, timeout_s: float, table: str) -> int:
@@ -263,7 +253,8 @@ def _append_files(
     counted = Observation()
     url, committed = f"file://{path}", _COMMITTED_AT_ONCE
     if is_in_bucket(path):
-        url, committed = upload_folder(path, is_partitioned=rows.is_partitioned), COMMITTED_IN_BUCKET
+        is_copied = rows.is_partitioned or lacks_ids(definition)
+        url, committed = upload_folder(path, is_copied=is_copied), COMMITTED_IN_BUCKET
     frame = rows.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
     # sorted last, because Spark adds a sort by partition unless the plan ends with one that begins so
     writer = (frame.sortWithinPartitions(*rows.order) if rows.order else frame).write.options(**committed)

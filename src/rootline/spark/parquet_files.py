@@ -8,8 +8,8 @@ is deleted, and its footer has every wanted column with the table's name, id and
 The statistics and the partition of a written file are computed from its rows, never from a footer. A file in a bucket
 is copied to the disk for this, one at a time. A file that does not match the table is refused. A file has all field ids
 of the specification, also inside lists and maps, where Spark writes none. It names the table's sort order only if its
-rows are in it. A file is durable before it is described, because an intent may name it from then on. No two files have
-the same name, because a sweep recognizes references by name.
+rows are in it. A file is durable before its description is returned, because an intent may name it from then on. No two
+files have the same name, because a sweep recognizes references by name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,15 @@ from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import SortOrder, TableDefinition
 from rootline.spark.connection import guest_lake
-from rootline.spark.hadoop_bucket import UploadedFile, completed_files, is_in_bucket, url_for_spark
+from rootline.spark.hadoop_bucket import (
+    UploadedFile,
+    completed_files,
+    copy_file,
+    final_location,
+    is_in_bucket,
+    remove_uploads,
+    url_for_spark,
+)
 from rootline.spark.options import SourceOptions
 from rootline.spark.rewrite_jobs import on_cluster
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
@@ -299,11 +307,12 @@ def written_files(
         Invalid: `rows-invalid`, the rows of a file do not fit the table.
         Unavailable: `store-unavailable`.
     """
-    files = completed_files(spark, options, place, path) if is_in_bucket(path) else _files_in(place, path)
+    in_bucket = is_in_bucket(path)
+    files = completed_files(options, place) if in_bucket else _files_in(place, path)
     if not files:
         return WrittenFiles()
     locations = sorted(file.location for file in files)
-    driver_bytes = _DRIVER_BYTES_OF_BUCKET if is_in_bucket(path) else _DRIVER_BYTES
+    driver_bytes = _DRIVER_BYTES_OF_BUCKET if in_bucket else _DRIVER_BYTES
     count = min(len(locations), _TASKS_OF_CORE * _cores(spark))
     count = max(count, -(-len(locations) // _FILES_OF_TASK))
     described = partial(_described, options, definition.to_json(), [locations[at::count] for at in range(count)])
@@ -312,6 +321,8 @@ def written_files(
             found = list(threads.map(described, range(count)))
     else:
         found = on_cluster(spark, count, described)
+    if in_bucket:
+        remove_uploads(spark, path)
     shares = [share for share in found if share.files]
     return WrittenFiles(
         tuple(file for share in shares for file in share.files), oldest_date(share.oldest_ms for share in shares)
@@ -349,43 +360,48 @@ def _described(
 ) -> WrittenFiles:
     definition = TableDefinition.from_json(definition_json)
     wanted = bytes_of(arrow_schema_of(definition.schema))
-    ids = list(_element_ids(definition.schema.fields))
+    ids, run = list(_element_ids(definition.schema.fields)), guest_lake(options).holder.run
     files: list[intent.DataFile] = []
     dates: list[int | None] = []
     with tempfile.NamedTemporaryFile(prefix="rootline-") as scratch:
         for location in shares[number]:
-            settle = partial(_settled, options=options, location=location, ids=ids, scratch=scratch)
-            path, date_ms = guest_lake(options).holder.run(settle)
+            path = run(partial(_local, table=options.table, location=location, scratch=scratch))
+            into = final_location(location)
+            same = _write_ids(path, ids) if None in ids or into != location else 0
             try:
-                file = _file(path, location, definition, wanted)
+                file = _file(path, into, definition, wanted)
             except Invalid as error:
                 message = f"{options.table}: nothing was committed: {error.message}"
                 raise Invalid("rows-invalid", message) from error
             if file is not None:
+                stored = partial(_stored, table=options.table, location=location, into=into, copy=scratch, same=same)
                 files.append(file)
-                dates.append(date_ms)
+                dates.append(run(stored))
     return WrittenFiles(tuple(files), oldest_date(dates))
 
 
-async def _settled(
-    session: Session, options: SourceOptions, location: str, ids: Sequence[int | None], scratch: IO[bytes]
-) -> tuple[str, int | None]:
-    """Complete a file's ids and make it durable. Returns its path, or the path of `scratch` with a copy of a file in a
-    bucket, and the time at which it was written.
-    """
-    store, key = session.store, key_of(options.table, location)
-    path: str | None = scratch.name
+async def _local(session: Session, table: TableName, location: str, scratch: IO[bytes]) -> str:
+    """The path of a file that Spark wrote, or the path of `scratch` with a copy of a file in a bucket."""
+    store, key = session.store, key_of(table, location)
     if isinstance(store, ObjectFiles):
         path = await store.path_of(key)
-        if path is not None:
-            if None in ids:
-                await asyncio.to_thread(_write_ids, path, [None, *ids])
-            await store.make_durable(key)
-    elif not await _is_copied(store, key, scratch):
-        path = None
+    else:
+        path = scratch.name if await _is_copied(store, key, scratch) else None
     if path is None:
         raise Invalid("file-missing", f"{key}: Spark wrote this file, but it does not exist: run the write again")
-    return path, await store.stored_ms(key)
+    return path
+
+
+async def _stored(
+    session: Session, table: TableName, location: str, into: str, copy: IO[bytes], same: int
+) -> int | None:
+    """Make a file durable, under its final name. Returns the time at which it was written."""
+    store, key = session.store, key_of(table, into)
+    if isinstance(store, ObjectFiles):
+        await store.make_durable(key)
+    elif into != location:
+        await copy_file(session, table, location, into, copy, same)
+    return await store.stored_ms(key)
 
 
 def _element_ids(fields: Sequence[NestedField]) -> Iterator[int | None]:
@@ -401,15 +417,14 @@ def _element_ids(fields: Sequence[NestedField]) -> Iterator[int | None]:
                 yield from (None, *_element_ids([key, value]))
 
 
-def why_not_in_bucket(definition: TableDefinition) -> str | None:
-    """The reason why files for this table cannot be written to a bucket by Spark, or `None`."""
-    if None in _element_ids(definition.schema.fields):
-        return "Spark writes no field ids inside lists and maps, and a footer in a bucket cannot be changed"
-    return None
+def lacks_ids(definition: TableDefinition) -> bool:
+    """Whether Spark cannot write all field ids of the table. It writes none inside lists and maps."""
+    return None in _element_ids(definition.schema.fields)
 
 
-def _write_ids(path: str, ids: Sequence[int | None]) -> None:
+def _write_ids(path: str, ids: Sequence[int | None]) -> int:
     """Write the field ids that are missing in a file's footer: those inside lists and maps, which Spark cannot write.
+    Returns the offset of the footer.
 
     Raises:
         Invalid: `file-unreadable`, the file is not a Parquet file with these columns.
@@ -421,10 +436,11 @@ def _write_ids(path: str, ids: Sequence[int | None]) -> None:
             length, magic = struct.unpack("<I4s", file.read(_FOOTER_END))
             start = file.seek(size - _FOOTER_END - length)
             footer = file.read(length)
-            made = with_field_ids(footer, ids)
+            made = with_field_ids(footer, [None, *ids]) if None in ids else footer
             if made != footer:
                 file.seek(start)
                 file.write(made + struct.pack("<I4s", len(made), magic))
+            return start
     except ValueError as error:
         raise Invalid("file-unreadable", f"{path}: its footer cannot be used: {error}") from error
     except OSError as error:
