@@ -12,7 +12,7 @@ current schema, lacks them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -100,6 +100,11 @@ class RowsWanted:
         return tuple(field for field in self.fields if field.field_id in LINEAGE_IDS)
 
     @cached_property
+    def reads_files(self) -> bool:
+        """Whether files are read for the returned columns. Entries state the other metadata columns."""
+        return bool(self.own_fields or self.lineage_fields)
+
+    @cached_property
     def shows_deleted(self) -> bool:
         """Whether deleted rows are returned too."""
         return any(field.field_id == field_ids.DELETED_COLUMN for field in self.fields)
@@ -129,6 +134,51 @@ def read_rows(
     reading = FileReading.of(open_data_file(body, entry), entry, wanted, deletes, residual)
     for run in reading.runs:
         yield from reading.rows(run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows with the flags of those that are deleted, and of those to return. `None`: none is deleted, all are returned.
+
+    `start`: the row number of the first of them in the file.
+    """
+
+    columns: pa.RecordBatch
+    start: int
+    deleted_flags: _Flags | None
+    chosen: _Flags | None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether any of the rows is to be returned."""
+        return self.chosen is None or bool(self.chosen.any())
+
+
+class _Following:
+    """Batches that are decoded as far as they are needed."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches, self._skipped = batches, 0
+        self._left: pa.RecordBatch | None = None
+
+    def skip(self, rows: int) -> None:
+        """Do without the next rows."""
+        self._skipped += rows
+
+    def next(self, rows: int) -> pa.RecordBatch:
+        """The next rows."""
+        for _ in self._parts(self._skipped):
+            pass
+        self._skipped = 0
+        return _joined(list(self._parts(rows)))
+
+    def _parts(self, rows: int) -> Iterator[pa.RecordBatch]:
+        while rows:
+            batch = next(self._batches) if self._left is None else self._left
+            part = batch.slice(0, rows)
+            self._left = batch.slice(rows) if rows < batch.num_rows else None
+            rows -= part.num_rows
+            yield part
 
 
 @dataclass(frozen=True)
@@ -195,14 +245,45 @@ class FileReading:
 
     def rows(self, run: Run) -> Iterator[pa.RecordBatch]:
         """Yield batches of the live, matching rows of `run`, in the file's order. Raises the errors of `read_rows`."""
-        is_kept = self.handed_rows_max > BATCH_ROWS and self.residual is None and not self.deletes_rows
-        batches = rows_of_run(self.file, self.entry, run, self.names, COLLECTED if is_kept else STREAMED)
-        start, size = run.start, self.handed_rows_max
-        for batch in _gathered(batches, max((len(key) for key, _ in self.keys), default=0)):
-            found = self._returned(self._projected(batch), start)
-            start += batch.num_rows
+        size = self.handed_rows_max
+        for rows in self._filter_first(run) if self.filter_names else self._every_column(run):
+            found = self._returned(rows)
             if found is not None:
                 yield from (found.slice(offset, size) for offset in range(0, found.num_rows, size))
+
+    def _every_column(self, run: Run) -> Iterator[_Rows]:
+        is_kept = self.handed_rows_max > BATCH_ROWS and self.residual is None and not self.deletes_rows
+        batches = rows_of_run(self.file, self.entry, run, self.names, COLLECTED if is_kept else STREAMED)
+        start = run.start
+        for batch in _gathered(batches, max((len(key) for key, _ in self.keys), default=0)):
+            rows = self._projected(batch, self.every)
+            yield self._with_choice(rows, self.every[: self.own_count], start)
+            start += batch.num_rows
+
+    def _filter_first(self, run: Run) -> Iterator[_Rows]:
+        """Decode the other columns only up to the last row that the filter selects."""
+        others = rows_of_run(self.file, self.entry, run, self.other_names, sized_as=self.names)
+        rest = _Following(others)
+        for batch, tested in self._tested(run):
+            if tested.has_rows:
+                following = rest.next(batch.num_rows)
+                stored = pa.schema([*batch.schema, *following.schema])
+                whole = pa.RecordBatch.from_arrays([*batch.columns, *following.columns], schema=stored)
+                yield replace(tested, columns=self._projected(whole, self.every))
+            else:
+                rest.skip(batch.num_rows)
+
+    def has_rows(self, run: Run) -> bool:
+        """Whether `run` has rows to return. Decodes only `filter_names`, up to the first match."""
+        return any(tested.has_rows for _, tested in self._tested(run))
+
+    def _tested(self, run: Run) -> Iterator[tuple[pa.RecordBatch, _Rows]]:
+        """Yield the stored columns of the filter, and its answer."""
+        start = run.start
+        for batch in rows_of_run(self.file, self.entry, run, self.filter_names, sized_as=self.names):
+            columns = self._projected(batch, self._filter_fields)
+            yield batch, self._with_choice(columns, self._filter_fields, start)
+            start += batch.num_rows
 
     @property
     def deletes_rows(self) -> bool:
@@ -210,30 +291,54 @@ class FileReading:
         return self.marked is not None or bool(self.keys)
 
     @cached_property
-    def _schema(self) -> pa.Schema:
-        return pa.schema([arrow_field_of(field) for field in self.every])
+    def _schemas(self) -> dict[tuple[NestedField, ...], pa.Schema]:
+        of_lists = (self.every, self._filter_fields)
+        return {fields: pa.schema([arrow_field_of(field) for field in fields]) for fields in of_lists}
 
-    def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert a stored batch to the columns `every`. Does nothing if the file has them all in the table's types."""
-        schema, stored = self._schema, batch.schema
+    @cached_property
+    def _filter_fields(self) -> tuple[NestedField, ...]:
+        """The columns that the filter reads."""
+        ids = frozenset[int]() if self.residual is None else self.residual.field_ids
+        return tuple(field for field in self.every[: self.own_count] if ids & _ids_in(field))
+
+    @cached_property
+    def filter_names(self) -> tuple[str, ...]:
+        """The stored columns to decode before `other_names`. Empty: all are decoded together."""
+        if self.keys or not isinstance(self.file, ParquetRows):
+            return ()
+        names = stored_names(self.file, self._filter_fields, self.projection.find(list(self.file.schema)))
+        return tuple(names) if len(names) < len(self.names) else ()
+
+    @cached_property
+    def other_names(self) -> tuple[str, ...]:
+        """The stored columns that the filter does not read."""
+        return tuple(name for name in self.names if name not in self.filter_names)
+
+    def _projected(self, batch: pa.RecordBatch, fields: tuple[NestedField, ...]) -> pa.RecordBatch:
+        """Convert a stored batch to `fields`. Does nothing if the file has them all in the table's types."""
+        schema, stored = self._schemas[fields], batch.schema
         place_of = self.projection.find(list(stored))
-        places = [at for field in self.every if (at := place_of(field)) is not None]
+        places = [at for field in fields if (at := place_of(field)) is not None]
         if len(places) != len(schema) or not places:
-            return self.projection.columns(batch, self.every)
+            return self.projection.columns(batch, fields)
         if not all(
             stored.field(at).equals(field, check_metadata=True) for at, field in zip(places, schema, strict=True)
         ):
-            return self.projection.columns(batch, self.every)
+            return self.projection.columns(batch, fields)
         return pa.RecordBatch.from_arrays([batch.column(at) for at in places], schema=schema)
 
-    def _returned(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch | None:
-        """Select the rows to return, `None` if there are none. `start`: the row number of the first of `rows`."""
+    def _with_choice(self, rows: pa.RecordBatch, fields: Sequence[NestedField], start: int) -> _Rows:
+        """Apply deletes and the filter. `fields`: the first columns of `rows`, with those of the filter."""
         deleted_flags = self._deleted_flags(rows, start)
         chosen = None if deleted_flags is None or self.wanted.shows_deleted else ~deleted_flags
         if self.residual is not None:
-            matching = rows_matching(self.residual.condition, column_of(rows, self.every[: self.own_count]), len(rows))
-            flags: _Flags = numpy_from(matching)
+            flags: _Flags = numpy_from(rows_matching(self.residual.condition, column_of(rows, fields), len(rows)))
             chosen = flags if chosen is None else chosen & flags
+        return _Rows(rows, start, deleted_flags, chosen)
+
+    def _returned(self, found: _Rows) -> pa.RecordBatch | None:
+        """The rows to return, `None` if there are none."""
+        rows, chosen = found.columns, found.chosen
         if not self.wanted.fields:
             count = rows.num_rows if chosen is None else int(np.count_nonzero(chosen))
             return rows_without_columns(count) if count else None
@@ -248,7 +353,7 @@ class FileReading:
             own = own.filter(kept)
         if len(self.wanted.own_fields) == len(self.wanted.fields):
             return own
-        return self._with_metadata(rows, own, start, chosen, deleted_flags)
+        return self._with_metadata(rows, own, found.start, chosen, found.deleted_flags)
 
     def _deleted_flags(self, rows: pa.RecordBatch, start: int) -> _Flags | None:
         """Flags of the deleted rows, or `None` if none is deleted."""

@@ -98,8 +98,9 @@ class CachedParts(io.RawIOBase):
         self.use(())
 
     def use(self, parts: Sequence[CachedPart]) -> None:
-        """Read from these parts, ascending by `start`, instead of the previous ones."""
-        self._starts, self._parts = [part.start for part in parts], parts
+        """Read from these parts instead of the previous ones. They may overlap."""
+        self._parts = sorted(parts, key=lambda part: part.start)
+        self._starts = [part.start for part in self._parts]
 
     def has(self, wanted: ByteRange) -> bool:
         """Whether the tail contains these bytes."""
@@ -136,8 +137,8 @@ class CachedParts(io.RawIOBase):
         left = max(0, self._length - self._at)
         wanted = left if size is None or size < 0 else min(size, left)
         end = self._at + wanted
-        number = bisect_right(self._starts, self._at) - 1
-        for part in (*self._parts[max(0, number) : number + 1], self._tail):
+        number = bisect_right(self._starts, self._at)
+        for part in (*self._parts[max(0, number - _OVERLAPPING_MAX) : number], self._tail):
             if part.start <= self._at and end <= part.end:
                 found = memoryview(part.body)[self._at - part.start : end - part.start]
                 self._at = end
@@ -153,6 +154,8 @@ _LARGE_BATCH_ROWS: Final = 131_072
 _SMALL_BATCH_ROWS: Final = 1_024
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _END_BYTES: Final = 8
+_OVERLAPPING_MAX: Final = 4
+"""The parts that may begin before a byte and contain it: of two fetches, each with padding."""
 _PADDING_BYTES: Final = 100
 """Arrow reads this much more of files by old writers, which do not count the headers of dictionaries."""
 
@@ -246,12 +249,20 @@ class ParquetRows:
             raise self._undecodable(error) from error
 
     def batches_of(
-        self, groups: Sequence[int], columns: Sequence[str], at_once: Portion = STREAMED
+        self,
+        groups: Sequence[int],
+        columns: Sequence[str],
+        at_once: Portion = STREAMED,
+        sized_as: Sequence[str] = (),
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the top-level columns of these names, for the rows of these groups. Raises the errors of `batches`."""
+        """Yield the top-level columns of these names, for the rows of these groups.
+
+        `sized_as`: the columns whose size decides about the rows of a batch, if not `columns`. Raises the errors of
+        `batches`.
+        """
         names = list(columns)
         try:
-            rows, size = self._extent(groups, names)
+            rows, size = self._extent(groups, sized_as or names)
             if rows <= at_once.rows_max and size <= at_once.bytes_max:
                 yield from self.file.read_row_groups(list(groups), columns=names).to_batches()
                 return
