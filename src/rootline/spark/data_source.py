@@ -33,7 +33,6 @@ from rootline.spark.daemon import classic_context, use_this_python
 from rootline.spark.options import SourceOptions, Use, absolute_warehouse, parse_options
 from rootline.spark.spark_types import check_columns, check_types, spark_schema_of
 from rootline.storage.metadata.root_reader import read_definition
-from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +89,8 @@ class RootlineDataSource(DataSource):
 
     def _readable(self) -> StructType:
         """The table's columns, and the metadata columns, which are read only if named."""
+        from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
+
         definition, whole = TableDefinition.from_json(self._table.definition), self._whole()
         more = [metadata_field(name, definition) for name in METADATA_COLUMNS if name not in whole.names]
         hidden = [field for field in more if field is not None and getattr(field.field_type, "fields", True)]

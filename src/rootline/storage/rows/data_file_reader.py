@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -40,14 +41,26 @@ from rootline.storage.rows.metadata_columns import (
     may_state_lineage,
     metadata_field,
 )
-from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, STREAMED, ParquetRows, Run, group_check, runs_of
+from rootline.storage.rows.parquet_file import (
+    BATCH_ROWS,
+    COLLECTED,
+    STREAMED,
+    Flags,
+    ParquetRows,
+    Run,
+    group_check,
+    runs_of,
+)
 from rootline.storage.rows.row_deletes import EqualityKeys, RowDeletes, innermost, key_field
 from rootline.storage.rows.row_projection import RowProjection, finder_for, initial_default
 from rootline.tree.filter.conditions import rows_matching
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.pruning import PruningFilter
 
-_Flags = np.ndarray[Any, np.dtype[np.bool_]]
+_AHEAD_BYTES: Final = 16 * 1024 * 1024
+"""The columns of a filter that are decoded before the others."""
+_PAGE_ROWS: Final = 20_000
+"""Writers of Parquet begin a page after so many rows, or earlier."""
 
 
 @dataclass(frozen=True)
@@ -140,13 +153,14 @@ def read_rows(
 class _Rows:
     """Rows with the flags of those that are deleted, and of those to return. `None`: none is deleted, all are returned.
 
-    `start`: the row number of the first of them in the file.
+    `start`: the row number of the first of them in the file. `is_filtered`: `columns` have the chosen rows only.
     """
 
     columns: pa.RecordBatch
     start: int
-    deleted_flags: _Flags | None
-    chosen: _Flags | None
+    deleted_flags: Flags | None
+    chosen: Flags | None
+    is_filtered: bool = False
 
     @property
     def has_rows(self) -> bool:
@@ -193,7 +207,7 @@ class FileReading:
     entry: ContentEntry
     wanted: RowsWanted
     residual: BoundFilter | None
-    marked: _Flags | None
+    marked: Flags | None
     keys: tuple[tuple[EqualityKeys, int], ...]
     every: tuple[NestedField, ...]
     own_count: int
@@ -261,17 +275,33 @@ class FileReading:
             start += batch.num_rows
 
     def _filter_first(self, run: Run) -> Iterator[_Rows]:
-        """Decode the other columns only up to the last row that the filter selects."""
-        others = rows_of_run(self.file, self.entry, run, self.other_names, sized_as=self.names)
-        rest = _Following(others)
-        for batch, tested in self._tested(run):
+        """Decode the other columns only up to the last row that the filter selects, and only pages with such rows."""
+        testing = self._tested(run)
+        ahead, is_all = _up_to(_AHEAD_BYTES, testing)
+        chosen = [flags for _, tested in ahead if (flags := tested.chosen) is not None]
+        file = self._with_pages_of(run, np.concatenate(chosen)) if is_all and chosen else self.file
+        rest = _Following(rows_of_run(file, self.entry, run, self.other_names, sized_as=self.names))
+        for batch, tested in chain(ahead, testing):
             if tested.has_rows:
-                following = rest.next(batch.num_rows)
-                stored = pa.schema([*batch.schema, *following.schema])
-                whole = pa.RecordBatch.from_arrays([*batch.columns, *following.columns], schema=stored)
-                yield replace(tested, columns=self._projected(whole, self.every))
+                yield self._completed(batch, rest.next(batch.num_rows), tested)
             else:
                 rest.skip(batch.num_rows)
+
+    def _with_pages_of(self, run: Run, chosen: Flags) -> OpenFile:
+        """The file, or one of which only pages with chosen rows are decoded, if these are at most half of the pages."""
+        pages = np.logical_or.reduceat(chosen, np.arange(0, len(chosen), _PAGE_ROWS))
+        is_worth_it = len(pages) > 2 and 0 < np.count_nonzero(pages) <= len(pages) // 2
+        if is_worth_it and isinstance(self.file, ParquetRows):
+            return self.file.with_rows(run.groups, self.other_names, chosen) or self.file
+        return self.file
+
+    def _completed(self, of_filter: pa.RecordBatch, others: pa.RecordBatch, tested: _Rows) -> _Rows:
+        """The chosen rows, which alone have their own values in all columns."""
+        stored = pa.schema([*of_filter.schema, *others.schema])
+        whole = pa.RecordBatch.from_arrays([*of_filter.columns, *others.columns], schema=stored)
+        if tested.chosen is not None:
+            whole = whole.filter(array_from(tested.chosen))
+        return replace(tested, columns=self._projected(whole, self.every), is_filtered=True)
 
     def has_rows(self, run: Run) -> bool:
         """Whether `run` has rows to return. Decodes only `filter_names`, up to the first match."""
@@ -332,30 +362,28 @@ class FileReading:
         deleted_flags = self._deleted_flags(rows, start)
         chosen = None if deleted_flags is None or self.wanted.shows_deleted else ~deleted_flags
         if self.residual is not None:
-            flags: _Flags = numpy_from(rows_matching(self.residual.condition, column_of(rows, fields), len(rows)))
+            flags: Flags = numpy_from(rows_matching(self.residual.condition, column_of(rows, fields), len(rows)))
             chosen = flags if chosen is None else chosen & flags
         return _Rows(rows, start, deleted_flags, chosen)
 
     def _returned(self, found: _Rows) -> pa.RecordBatch | None:
         """The rows to return, `None` if there are none."""
-        rows, chosen = found.columns, found.chosen
+        rows, chosen = found.columns, None if found.is_filtered else found.chosen
+        count = rows.num_rows if chosen is None else int(np.count_nonzero(chosen))
         if not self.wanted.fields:
-            count = rows.num_rows if chosen is None else int(np.count_nonzero(chosen))
             return rows_without_columns(count) if count else None
-        if chosen is not None:
-            count = int(np.count_nonzero(chosen))
-            if not count:
-                return None
-            chosen = None if count == rows.num_rows else chosen
-        own = rows.select(list(range(len(self.wanted.own_fields))))
-        kept = None if chosen is None else array_from(chosen)
-        if kept is not None and own.num_columns:
-            own = own.filter(kept)
+        if not count:
+            return None
+        kept = None if chosen is None or count == rows.num_rows else array_from(chosen)
+        own, lineage = (
+            rows.select(places) if kept is None or not places else rows.select(places).filter(kept)
+            for places in (list(range(len(self.wanted.own_fields))), list(range(self.own_count, self.keys_at)))
+        )
         if len(self.wanted.own_fields) == len(self.wanted.fields):
             return own
-        return self._with_metadata(rows, own, found.start, chosen, found.deleted_flags)
+        return self._with_metadata(found, own, lineage)
 
-    def _deleted_flags(self, rows: pa.RecordBatch, start: int) -> _Flags | None:
+    def _deleted_flags(self, rows: pa.RecordBatch, start: int) -> Flags | None:
         """Flags of the deleted rows, or `None` if none is deleted."""
         if not self.deletes_rows:
             return None
@@ -368,16 +396,12 @@ class FileReading:
             at += count
         return deleted_flags if deleted_flags.any() else None
 
-    def _with_metadata(
-        self, rows: pa.RecordBatch, own: pa.RecordBatch, start: int, chosen: _Flags | None, deleted_flags: _Flags | None
-    ) -> pa.RecordBatch:
+    def _with_metadata(self, rows: _Rows, own: pa.RecordBatch, stored_lineage: pa.RecordBatch) -> pa.RecordBatch:
         about = FileColumns(self.entry, self.wanted.definition)
-        at = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
-        deleted = np.zeros(len(at), dtype=np.bool_) if deleted_flags is None else deleted_flags[at]
-        kept = None if chosen is None else array_from(chosen)
-        lineage = (column if kept is None else column.filter(kept) for column in rows.columns[self.own_count :])
-        positions = at.astype(np.int64) + start
-        columns = iter(own.columns)
+        at = np.arange(len(rows.columns)) if rows.chosen is None else np.flatnonzero(rows.chosen)
+        deleted = np.zeros(len(at), dtype=np.bool_) if rows.deleted_flags is None else rows.deleted_flags[at]
+        positions = at.astype(np.int64) + rows.start
+        columns, lineage = iter(own.columns), iter(stored_lineage.columns)
         found: list[pa.Array] = []
         for field in self.wanted.fields:
             if field.field_id in LINEAGE_IDS:
@@ -409,6 +433,19 @@ def _runs(
     return tuple(runs_of(file, rows_min=max(rows_min, BATCH_ROWS), may_match=may_match))
 
 
+def _up_to(
+    bytes_max: int, tested: Iterator[tuple[pa.RecordBatch, _Rows]]
+) -> tuple[list[tuple[pa.RecordBatch, _Rows]], bool]:
+    """Take so many bytes, and return whether these are all."""
+    found, size = [], 0
+    for batch, rows in tested:
+        found.append((batch, rows))
+        size += batch.nbytes
+        if size > bytes_max:
+            return found, False
+    return found, True
+
+
 def output_schema(wanted: RowsWanted) -> pa.Schema:
     """The schema of a scan's batches."""
     return pa.schema([arrow_field_of(column) for column in wanted.fields])
@@ -434,7 +471,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches)
 
 
-def _marked_rows(deleted: BitMap64 | None, rows: int, name: str) -> _Flags | None:
+def _marked_rows(deleted: BitMap64 | None, rows: int, name: str) -> Flags | None:
     if not deleted:
         return None
     if deleted.max() >= rows:
