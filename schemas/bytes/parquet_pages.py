@@ -2,6 +2,9 @@
 
 Owns: the walk through the headers of pages, empty pages. Does not own: the place of a chunk (`parquet_footer`), the
 choice of rows, decoding.
+Theory: Arrow decodes row groups whole. It cannot skip pages, and most files have no index of pages. An empty page of
+nulls has 30 bytes for any number of values, and is decoded fast. So Arrow gets chunks with empty pages, under the
+file's own footer.
 Invariants: a chunk keeps its number of values, so that rows keep their numbers. Its needed pages are unchanged, with
 their checksums. Damaged or hostile bytes raise `ValueError` and nothing else.
 
@@ -53,9 +56,9 @@ class FlatColumn:
 
 
 def with_needed_pages(
-    chunk: bytes, values: int, column: FlatColumn, is_needed: Callable[[int, int], bool]
+    chunk: bytes | bytearray, values: int, column: FlatColumn, is_needed: Callable[[int, int], bool]
 ) -> bytearray:
-    """The pages of `chunk`, with empty ones in place of those without needed rows, then zeros up to the same size.
+    """The pages of `chunk`, with empty pages if no row is needed, then zeros up to the same size.
 
     `is_needed(start, end)`: whether rows of the chunk from `start` up to `end` are needed.
 
@@ -65,7 +68,7 @@ def with_needed_pages(
     made = bytearray(len(chunk))  # the system provides the zeros, so that no time is spent on them
     end = at = seen = emptied = 0
 
-    def add(body: bytes) -> None:
+    def add(body: bytes | bytearray) -> None:
         nonlocal end
         if end + len(body) > len(made):
             raise ValueError("its pages overlap")
@@ -100,7 +103,7 @@ class _Page:
     values: int
 
     @staticmethod
-    def of(chunk: bytes, at: int) -> _Page:
+    def of(chunk: bytes | bytearray, at: int) -> _Page:
         reader = CompactReader(chunk, at)
         kind = size = values = -1
         for number, type_ in reader.fields():

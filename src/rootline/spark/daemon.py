@@ -89,7 +89,7 @@ _IMPORTED: Final = (
     "rootline.spark.row_change_tasks",
 )
 _OF_BUCKETS: Final = "rootline.adapters.s3_object_store"
-"""Takes 0.4 s. Imported where the environment says that the warehouse is in a bucket."""
+"""Takes 0.4 s. Imported where the environment shows that the warehouse is in a bucket."""
 
 
 def imported_first(environment: Mapping[str, str]) -> tuple[str, ...]:

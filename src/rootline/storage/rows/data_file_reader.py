@@ -151,7 +151,7 @@ def read_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows with the flags of those that are deleted, and of those to return. `None`: none is deleted, all are returned.
+    """Rows with two flags: deleted, and to be returned. `None`: no row is deleted, all rows are returned.
 
     `start`: the row number of the first of them in the file. `is_filtered`: `columns` have the chosen rows only.
     """
@@ -169,7 +169,7 @@ class _Rows:
 
 
 class _Following:
-    """Batches that are decoded as far as they are needed."""
+    """Batches that are decoded only up to the last needed row."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches, self._skipped = batches, 0
@@ -289,11 +289,9 @@ class FileReading:
 
     def _with_pages_of(self, run: Run, chosen: Flags) -> OpenFile:
         """The file, or one of which only pages with chosen rows are decoded, if these are at most half of the pages."""
-        pages = np.logical_or.reduceat(chosen, np.arange(0, len(chosen), _PAGE_ROWS))
-        is_worth_it = len(pages) > 2 and 0 < np.count_nonzero(pages) <= len(pages) // 2
-        if is_worth_it and isinstance(self.file, ParquetRows):
-            return self.file.with_rows(run.groups, self.other_names, chosen) or self.file
-        return self.file
+        if _is_dense(chosen) or not chosen.any() or not isinstance(self.file, ParquetRows):
+            return self.file
+        return self.file.with_rows(run.groups, self.other_names, chosen) or self.file
 
     def _completed(self, of_filter: pa.RecordBatch, others: pa.RecordBatch, tested: _Rows) -> _Rows:
         """The chosen rows, which alone have their own values in all columns."""
@@ -358,7 +356,7 @@ class FileReading:
         return pa.RecordBatch.from_arrays([batch.column(at) for at in places], schema=schema)
 
     def _with_choice(self, rows: pa.RecordBatch, fields: Sequence[NestedField], start: int) -> _Rows:
-        """Apply deletes and the filter. `fields`: the first columns of `rows`, with those of the filter."""
+        """Apply deletes and the filter. `fields`: the first columns of `rows`, which include the filter's."""
         deleted_flags = self._deleted_flags(rows, start)
         chosen = None if deleted_flags is None or self.wanted.shows_deleted else ~deleted_flags
         if self.residual is not None:
@@ -436,14 +434,20 @@ def _runs(
 def _up_to(
     bytes_max: int, tested: Iterator[tuple[pa.RecordBatch, _Rows]]
 ) -> tuple[list[tuple[pa.RecordBatch, _Rows]], bool]:
-    """Take so many bytes, and return whether these are all."""
+    """Take so many bytes, or the first batch if many of its rows match. Returns whether these are all rows."""
     found, size = [], 0
     for batch, rows in tested:
         found.append((batch, rows))
         size += batch.nbytes
-        if size > bytes_max:
+        if size > bytes_max or (len(found) == 1 and rows.chosen is not None and _is_dense(rows.chosen)):
             return found, False
     return found, True
+
+
+def _is_dense(chosen: Flags) -> bool:
+    """Whether more than half of the pages of these rows have chosen rows, or there are few pages."""
+    pages = np.logical_or.reduceat(chosen, np.arange(0, len(chosen), _PAGE_ROWS))
+    return len(pages) <= 2 or int(np.count_nonzero(pages)) > len(pages) // 2
 
 
 def output_schema(wanted: RowsWanted) -> pa.Schema:

@@ -41,7 +41,6 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.bytes.parquet_footer import ColumnChunk, column_chunks
-from rootline.schemas.bytes.parquet_pages import FlatColumn, with_needed_pages
 from rootline.schemas.content_entry import Bound, FieldStatistics
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.tree.filter.filters import BoundFilter
@@ -281,6 +280,8 @@ class ParquetRows:
 
         `chosen`: flags of the rows of the groups. `None` if the pages cannot be found.
         """
+        from rootline.schemas.bytes.parquet_pages import FlatColumn, with_needed_pages
+
         schema, leaves, parts, start = self.file.metadata.schema, self._leaves(columns), [], 0
         chosen_rows = np.flatnonzero(chosen)
         try:
@@ -290,7 +291,7 @@ class ParquetRows:
                 rows = self.group_rows[number]
                 for at, place in zip(leaves, self.ranges([number], columns, file.size()), strict=True):
                     file.seek(place.start)
-                    body = file.read(len(place))
+                    body: bytes | bytearray = file.read(len(place))
                     chunk, layout = self.chunks[number][at], schema.column(at)
                     is_flat = layout.path in columns and not layout.max_repetition_level
                     if is_flat and layout.max_definition_level <= 1 and chunk.values == rows:

@@ -141,7 +141,7 @@ class DecodingAhead:
 
 
 _WORTH_A_REQUEST_BYTES: Final = 1024 * 1024
-"""Fewer bytes of other columns are fetched with those of the filter, because another request takes as long."""
+"""Fewer bytes of other columns are fetched with the filter's columns, because another request takes as long."""
 
 
 @dataclass(frozen=True, slots=True)
