@@ -28,6 +28,7 @@ VALUES: dict[str, tuple[pa.DataType, Any]] = {
     "double": (pa.float64(), lambda at: float("nan") if at % 7 == 0 else at / 3),
     "text": (pa.string(), lambda at: "ä" * (at % 5)),
     "few": (pa.string(), lambda at: "ab"[at % 2]),
+    "category": (pa.dictionary(pa.int32(), pa.string()), lambda at: "abc"[at % 3]),
     "blob": (pa.binary(), lambda at: bytes([at % 256]) * (at % 4)),
     "fixed": (pa.binary(5), lambda at: bytes([at % 256]) * 5),
     "money": (pa.decimal128(20, 2), lambda at: Decimal(at) / 4 * 1),

@@ -270,7 +270,7 @@ class FileReading:
         batches = rows_of_run(self.file, self.entry, run, self.names, COLLECTED if is_kept else STREAMED)
         start = run.start
         for batch in _gathered(batches, max((len(key) for key, _ in self.keys), default=0)):
-            rows = self._projected(batch, self.every)
+            rows = self._projected(batch, self.every, self._schema)
             yield self._with_choice(rows, self.every[: self.own_count], start)
             start += batch.num_rows
 
@@ -299,7 +299,7 @@ class FileReading:
         whole = pa.RecordBatch.from_arrays([*of_filter.columns, *others.columns], schema=stored)
         if tested.chosen is not None:
             whole = whole.filter(array_from(tested.chosen))
-        return replace(tested, columns=self._projected(whole, self.every), is_filtered=True)
+        return replace(tested, columns=self._projected(whole, self.every, self._schema), is_filtered=True)
 
     def has_rows(self, run: Run) -> bool:
         """Whether `run` has rows to return. Decodes only `filter_names`, up to the first match."""
@@ -309,7 +309,7 @@ class FileReading:
         """Yield the stored columns of the filter, and its answer."""
         start = run.start
         for batch in rows_of_run(self.file, self.entry, run, self.filter_names, sized_as=self.names):
-            columns = self._projected(batch, self._filter_fields)
+            columns = self._projected(batch, self._filter_fields, self._filter_schema)
             yield batch, self._with_choice(columns, self._filter_fields, start)
             start += batch.num_rows
 
@@ -319,9 +319,12 @@ class FileReading:
         return self.marked is not None or bool(self.keys)
 
     @cached_property
-    def _schemas(self) -> dict[tuple[NestedField, ...], pa.Schema]:
-        of_lists = (self.every, self._filter_fields)
-        return {fields: pa.schema([arrow_field_of(field) for field in fields]) for fields in of_lists}
+    def _schema(self) -> pa.Schema:
+        return pa.schema([arrow_field_of(field) for field in self.every])
+
+    @cached_property
+    def _filter_schema(self) -> pa.Schema:
+        return pa.schema([arrow_field_of(field) for field in self._filter_fields])
 
     @cached_property
     def _filter_fields(self) -> tuple[NestedField, ...]:
@@ -342,9 +345,9 @@ class FileReading:
         """The stored columns that the filter does not read."""
         return tuple(name for name in self.names if name not in self.filter_names)
 
-    def _projected(self, batch: pa.RecordBatch, fields: tuple[NestedField, ...]) -> pa.RecordBatch:
-        """Convert a stored batch to `fields`. Does nothing if the file has them all in the table's types."""
-        schema, stored = self._schemas[fields], batch.schema
+    def _projected(self, batch: pa.RecordBatch, fields: tuple[NestedField, ...], schema: pa.Schema) -> pa.RecordBatch:
+        """Convert a stored batch to `fields`, in `schema`. Does nothing if the file has them all in these types."""
+        stored = batch.schema
         place_of = self.projection.find(list(stored))
         places = [at for field in fields if (at := place_of(field)) is not None]
         if len(places) != len(schema) or not places:
