@@ -220,7 +220,7 @@ class _IdPlace:
 class CompactReader:
     """Reads values of the compact protocol in sequence. Raises `IndexError` at the end of the bytes."""
 
-    def __init__(self, body: bytes | bytearray, at: int = 0) -> None:
+    def __init__(self, body: bytes, at: int = 0) -> None:
         self._body, self._at, self._depth = body, at, 0
 
     @property

@@ -56,7 +56,7 @@ class FlatColumn:
 
 
 def with_needed_pages(
-    chunk: bytes | bytearray, values: int, column: FlatColumn, is_needed: Callable[[int, int], bool]
+    chunk: bytes, values: int, column: FlatColumn, is_needed: Callable[[int, int], bool]
 ) -> bytearray:
     """The pages of `chunk`, with empty pages if no row is needed, then zeros up to the same size.
 
@@ -68,7 +68,7 @@ def with_needed_pages(
     made = bytearray(len(chunk))  # the system provides the zeros, so that no time is spent on them
     end = at = seen = emptied = 0
 
-    def add(body: bytes | bytearray) -> None:
+    def add(body: bytes) -> None:
         nonlocal end
         if end + len(body) > len(made):
             raise ValueError("its pages overlap")
@@ -103,7 +103,7 @@ class _Page:
     values: int
 
     @staticmethod
-    def of(chunk: bytes | bytearray, at: int) -> _Page:
+    def of(chunk: bytes, at: int) -> _Page:
         reader = CompactReader(chunk, at)
         kind = size = values = -1
         for number, type_ in reader.fields():

@@ -291,13 +291,14 @@ class ParquetRows:
                 rows = self.group_rows[number]
                 for at, place in zip(leaves, self.ranges([number], columns, file.size()), strict=True):
                     file.seek(place.start)
-                    body: bytes | bytearray = file.read(len(place))
+                    stored: bytes = file.read(len(place))
+                    body: bytes | bytearray = stored
                     chunk, layout = self.chunks[number][at], schema.column(at)
                     is_flat = layout.path in columns and not layout.max_repetition_level
                     if is_flat and layout.max_definition_level <= 1 and chunk.values == rows:
                         column = FlatColumn(chunk.physical, layout.length, layout.max_definition_level == 1)
                         with contextlib.suppress(ValueError):  # then all of its pages are decoded
-                            body = with_needed_pages(body, rows, column, partial(_has_any, chosen_rows - start))
+                            body = with_needed_pages(stored, rows, column, partial(_has_any, chosen_rows - start))
                     parts.append(CachedPart(place.start, body))
                 start += rows
             source = CachedParts(file.size(), CachedPart(file.size(), b""))
