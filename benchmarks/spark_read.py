@@ -36,7 +36,7 @@ Open = Callable[[str | None], "DataFrame"]
 TABLE_WAY: Final = "rootline.spark.table"
 _NAMED_WAY: Final = 'format("rootline") with option columns'
 _NAMED: Final = {
-    "count": "_spec_id",
+    "count": "is_late",
     "scan: one number of each of six columns": "id,ts,tail,arrival_delay,distance,day",
     "filter: delay > 40": "id,delay",
     "aggregate: by carrier": "carrier,distance",
