@@ -60,6 +60,8 @@ def _beside_dataset(folder: Path) -> list[Result]:
             table.append(flights(min(_FILE_ROWS, ROWS - start), start))
         dataset = ds.dataset([str(path) for path in sorted(folder.rglob("data/*.parquet"))])
         late = ds.field("delay") > 40
+        first = ROWS * 3 // 4
+        few = (ds.field("id") >= first) & (ds.field("id") < first + 1000)
         return [
             _compared(
                 "to_arrow(), every column", lambda: len(table.scan().to_arrow()), lambda: len(dataset.to_table())
@@ -73,6 +75,11 @@ def _beside_dataset(folder: Path) -> list[Result]:
                 "to_arrow(), a filter that a sixth of the rows match",
                 lambda: len(table.scan(where="delay > 40").to_arrow()),
                 lambda: len(dataset.to_table(filter=late)),
+            ),
+            _compared(
+                "to_arrow(), a filter that a thousand neighbours match",
+                lambda: len(table.scan(where=f"id >= {first} and id < {first + 1000}").to_arrow()),
+                lambda: len(dataset.to_table(filter=few)),
             ),
             _compared("count()", lambda: table.scan().count(), dataset.count_rows),
             _compared(

@@ -90,6 +90,15 @@ def test_metadata_columns_are_read_where_they_are_named(load: Load, spark: Spark
     ]
 
 
+@pytest.mark.usefixtures("table")
+def test_rows_are_counted_by_a_metadata_column_without_a_data_file(load: Load, folder: Path) -> None:
+    frame = load(columns="_spec_id")
+    for path in (folder / "demo" / "flights" / "data").rglob("*.parquet"):
+        path.unlink()
+    assert frame.count() == 8
+    assert load(columns="_pos,_file").where("_pos = 1").count() == 2
+
+
 FILTERS = {
     "carrier = 'AA'": [3, 5],
     "id > 2 and delay <= 6": [3, 5, 6],

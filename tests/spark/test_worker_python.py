@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from rootline.spark.daemon import DAEMON, _is_found_by, use_this_python
+import rootline
+from rootline.spark.daemon import DAEMON, _is_found_by, imported_first, use_this_python
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -108,6 +111,71 @@ rootline.spark.daemon.main()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "serves\n", done.stderr[-2000:]
+
+
+def test_the_daemon_of_a_lake_in_a_bucket_imports_the_store_too() -> None:
+    store = "rootline.adapters.s3_object_store"
+    assert store not in imported_first({"ROOTLINE_WAREHOUSE": "/data/lake"})
+    for variables in ({"ROOTLINE_WAREHOUSE": "s3://lake/tables"}, {"ROOTLINE_S3__ENDPOINT": "http://127.0.0.1:1"}):
+        modules = imported_first(variables)
+        assert store in modules
+        assert all(importlib.util.find_spec(module) for module in modules)
+
+
+READING = """
+import pickle, sys
+from pathlib import Path
+from rootline.spark.data_source import RootlineDataSource
+path = Path(sys.argv[1])
+found = pickle.loads(path.read_bytes()) if path.exists() else None
+{}
+path.write_bytes(pickle.dumps(found))
+print(*sorted(sys.modules))
+"""
+STEPS = {
+    "schema": """
+source = RootlineDataSource({"path": "demo.t", "warehouse": sys.argv[2], "where": "id > 1"})
+found = source, source.schema()
+""",
+    "plan": """
+source, schema = found
+reader = source.reader(schema)
+found = source, reader, reader.partitions()
+""",
+    "read": """
+source, reader, partitions = found
+found = [batch.to_pydict() for partition in partitions for batch in reader.read(partition)]
+""",
+}
+"""A read as Spark's Python processes carry it out, one after the other."""
+UNNEEDED = {
+    "schema": {"rootline.spark.batch_reader", "rootline.client.planned_files", "rootline.storage.rows.scan_executor"},
+    "plan": {"rootline.storage.rows.scan_executor"},
+    "read": {"rootline.client.planned_files"},
+}
+FOR_WRITES = {
+    "fastavro",
+    "pandas",
+    "rootline.client.data_file_writer",
+    "rootline.schemas.intent",
+    "rootline.spark.batch_commit",
+}
+
+
+def test_each_process_of_a_read_imports_what_its_step_needs(tmp_path: Path) -> None:
+    with rootline.connect(str(tmp_path / "lake")) as lake:
+        lake.create_table("demo.t", {"id": "long"}).append([{"id": 1}, {"id": 2}])
+    handed_over = tmp_path / "found.pickle"
+    for step, program in STEPS.items():
+        done = subprocess.run(
+            [sys.executable, "-c", READING.format(program), str(handed_over), str(tmp_path / "lake")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert not (UNNEEDED[step] | FOR_WRITES).intersection(done.stdout.split()), step
+    assert pickle.loads(handed_over.read_bytes()) == [{"id": [2]}]
 
 
 def daemon_of(seen_to: Any) -> object:

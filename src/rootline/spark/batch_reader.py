@@ -28,15 +28,12 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from rootline.client.planned_files import plan_files
 from rootline.client.time_travel import PointInTime
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
 from rootline.spark.options import SourceOptions
 from rootline.spark.spark_types import arrow_schema_for_spark, batch_for_spark
-from rootline.storage.rows.data_file_reader import RowsWanted
-from rootline.storage.rows.scan_executor import scan_batches
 from rootline.tree.filter.filters import BoundFilter, all_of, bind_filter
 from rootline.tree.scan.file_task import FileTask
 
@@ -210,6 +207,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The files that may match, packed to at most about 128 MiB each."""
+        from rootline.client.planned_files import plan_files  # only a process that plans needs it
+
         where, point = self._filter(), PointInTime(version=self.version)
         plan = guest_lake(self.options).holder.run(
             lambda session: plan_files(session, self.options.table, where, point)
@@ -225,6 +224,9 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The matching live rows of a partition's files, as Arrow batches in Spark's own types."""
+        from rootline.storage.rows.data_file_reader import RowsWanted  # only a process that reads needs them
+        from rootline.storage.rows.scan_executor import scan_batches
+
         assert isinstance(partition, ScanPartition)
         definition = TableDefinition.from_json(partition.definition)
         columns = RowsWanted.of(definition, self.wanted.names)

@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -80,17 +81,29 @@ def _is_found_by(python: str) -> bool:
 _IMPORTED: Final = (
     "pandas",
     "rootline.spark.data_source",
+    "rootline.spark.batch_reader",
+    "rootline.storage.rows.scan_executor",
     "rootline.spark.change_stream",
     "rootline.spark.source_writers",
     "rootline.spark.parquet_files",
     "rootline.spark.row_change_tasks",
 )
+_OF_BUCKETS: Final = "rootline.adapters.s3_object_store"
+"""Takes 0.4 s. Imported where the environment shows that the warehouse is in a bucket."""
+
+
+def imported_first(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The modules that workers need. `environment`: the daemon's variables, which its workers have too."""
+    is_in_bucket = environment.get("ROOTLINE_WAREHOUSE", "").startswith(("s3://", "s3a://"))
+    if is_in_bucket or any(name.startswith("ROOTLINE_S3__") for name in environment):
+        return (*_IMPORTED, _OF_BUCKETS)
+    return _IMPORTED
 
 
 def main() -> None:
     """Import the library, then run Spark's own daemon. Spark's only argument is the module of the workers."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a forked worker would not have the threads of its pool
-    for module in (*sys.argv[1:2], *_IMPORTED):
+    for module in (*sys.argv[1:2], *imported_first(os.environ)):
         with contextlib.suppress(Exception):  # a worker that needs the module reports the error, others do not need it
             importlib.import_module(module)
     daemon = importlib.import_module("pyspark.daemon")

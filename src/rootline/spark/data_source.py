@@ -28,14 +28,11 @@ from rootline.client.session import Session
 from rootline.client.time_travel import read_root_at
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.spark.batch_reader import BatchReader, PushingReader
 from rootline.spark.connection import TableAt, guest_lake
 from rootline.spark.daemon import classic_context, use_this_python
 from rootline.spark.options import SourceOptions, Use, absolute_warehouse, parse_options
 from rootline.spark.spark_types import check_columns, check_types, spark_schema_of
 from rootline.storage.metadata.root_reader import read_definition
-from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
-from rootline.tree.filter.filters import bind_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +89,8 @@ class RootlineDataSource(DataSource):
 
     def _readable(self) -> StructType:
         """The table's columns, and the metadata columns, which are read only if named."""
+        from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
+
         definition, whole = TableDefinition.from_json(self._table.definition), self._whole()
         more = [metadata_field(name, definition) for name in METADATA_COLUMNS if name not in whole.names]
         hidden = [field for field in more if field is not None and getattr(field.field_type, "fields", True)]
@@ -111,6 +110,8 @@ class RootlineDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read of the columns in `schema`, which may include metadata columns (`_file`, `_pos`, …)."""
+        from rootline.spark.batch_reader import BatchReader, PushingReader
+
         options = self._options.checked_for(Use.READ)
         check_columns(schema, self._readable(), options.table)
         make = PushingReader if options.push_filters else BatchReader
@@ -150,6 +151,8 @@ class RootlineDataSource(DataSource):
         check_types(schema, options.table)
         create_where_asked(options, schema)
         if options.replace_where is not None:  # before anything is written
+            from rootline.tree.filter.filters import bind_filter
+
             bind_filter(options.replace_where, TableDefinition.from_json(self._table.definition).schema)
         return BatchWriter(options, self._table.definition, overwrite, self._checked_write(schema, overwrite))
 

@@ -14,11 +14,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rootline.client.layout_terms import split_terms
 from rootline.client.time_travel import PointInTime, milliseconds
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, table_name
-from rootline.schemas.intent import Isolation
+from rootline.schemas.intent_rules import Isolation
 
 WAREHOUSE_VARIABLE: Final = "ROOTLINE_WAREHOUSE"
 LOG_VARIABLE: Final = "ROOTLINE_LOG"
@@ -246,8 +245,8 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         target_file_size_bytes=_size(found, "targetFileSizeBytes", DEFAULT_TARGET_BYTES),
         merge_schema=_is_on(found, "mergeSchema"),
         create_table=_is_on(found, "createTable"),
-        partitioned_by=tuple(split_terms(found.get("partitionedBy", ""))),
-        sorted_by=tuple(split_terms(found.get("sortedBy", ""))),
+        partitioned_by=_terms(found.get("partitionedBy")),
+        sorted_by=_terms(found.get("sortedBy")),
         replace_where=found.get("replaceWhere"),
         upsert=_is_on(found, "upsert"),
         case_sensitive=_is_on(found, "caseSensitive"),
@@ -307,6 +306,14 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     if not names:
         raise Invalid("setting-invalid", "option 'columns' names no column; write it as in 'carrier, dep_delay'")
     return tuple(dict.fromkeys(names))
+
+
+def _terms(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    from rootline.client.layout_terms import split_terms  # a read needs none of its imports
+
+    return tuple(split_terms(text))
 
 
 def _whole(found: Mapping[str, str], name: str) -> int | None:

@@ -25,7 +25,6 @@ from pyiceberg.types import StructType as IcebergStruct
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from rootline.client.data_file_writer import checked_rows
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 
@@ -144,7 +143,7 @@ def batch_for_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """
     columns = [_for_spark(column, field) for column, field in zip(batch.columns, target, strict=True)]
     if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+        return batch
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
@@ -247,6 +246,8 @@ def check_fit(rows: spark.StructType, definition: TableDefinition, table: str, *
     Raises:
         Invalid: `rows-invalid`, naming the column.
     """
+    from rootline.client.data_file_writer import checked_rows  # a read needs none of its imports
+
     columns = arrow_schema_for_spark(rows.toNullable())  # the elements of `array()` are of no type, and never null
     empty = pa.RecordBatch.from_pylist([], columns)
     named = as_table_names(empty, definition.schema, is_case_sensitive=is_case_sensitive)

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 from rootline.client.create_drop import build_definition
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Invalid, RootlineError
+from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import PartitionSpec
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY
 from rootline.storage.rows.metadata_columns import METADATA_COLUMNS
 from tests.storage.stored_deletes import at, equality_delete, parquet, position_delete
-from tests.storage.stored_tables import StoredTable, flights, flights_definition, replaced
+from tests.storage.stored_tables import TABLE, StoredTable, flights, flights_definition, replaced
 
 
 @pytest.fixture
@@ -55,6 +56,33 @@ def test_positions_are_those_of_the_file_after_deletes_filters_and_batches(table
     table.commit()
     found = table.scan("id > 69996 or id = 1", ["_pos", "carrier"])
     assert found.column("_pos").to_pylist() == [1, 69_997, 69_999]
+
+
+@pytest.mark.parametrize("body", [None, b"not a data file"])
+def test_no_data_file_is_opened_for_columns_that_its_entry_states(table: StoredTable, body: bytes | None) -> None:
+    first, second = *table.write(flights(*range(70_000))), *table.write(flights(1, 2))
+    table.entries = [first, second, table.vector(first, [0, 65_536])]
+    table.commit()
+    for file in (first, second):
+        key = key_of(TABLE, file.location)
+        table.store.discard(key)
+        if body is not None:
+            table.store.place(key, body)
+    found = table.scan(columns=["_pos", "_spec_id"])
+    assert found.column("_pos").to_pylist() == [*range(1, 65_536), *range(65_537, 70_000), 0, 1]
+    assert table.scan(columns=[]).num_rows == 70_000
+    shown = table.scan(columns=["_file", "_deleted"])
+    assert (shown.num_rows, shown.column("_deleted").to_pylist().count(True)) == (70_002, 2)
+    for columns, where in ((["_row_id"], None), (["_pos"], "id = 1"), (["id"], None)):
+        with pytest.raises(RootlineError, match=first.location):
+            table.scan(where, columns)
+
+
+def test_equality_deletes_apply_where_only_metadata_columns_are_read(table: StoredTable) -> None:
+    (file,) = table.write(flights(*range(4)))
+    table.entries = [file, equality_delete(table, pa.table({"id": [2]}), [1], 2)]
+    table.commit()
+    assert table.scan(columns=["_pos"]).to_pydict() == {"_pos": [0, 1, 3]}
 
 
 def test_deleted_rows_are_shown_as_deleted_where_that_is_asked_for(table: StoredTable) -> None:

@@ -278,6 +278,22 @@ def _holds_timestamp(kind: pa.DataType) -> bool:
     return any(_holds_timestamp(kind.field(at).type) for at in range(kind.num_fields))
 
 
+@dataclass(frozen=True, slots=True)
+class StatedRows:
+    """Stands for a file of which no column is read. Its entry states the number of rows, so it is not opened."""
+
+    row_count: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """No columns."""
+        return pa.schema([])
+
+    def batches(self, _columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows, without columns."""
+        return _empty_batches(self.row_count)
+
+
 class OpenFile(Protocol):
     """An open data file or delete file."""
 
@@ -344,16 +360,23 @@ def stored_names(
 
 
 def rows_of_run(
-    file: OpenFile, entry: ContentEntry, run: Run, names: Sequence[str], at_once: Portion = STREAMED
+    file: OpenFile,
+    entry: ContentEntry,
+    run: Run,
+    names: Sequence[str],
+    at_once: Portion = STREAMED,
+    sized_as: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns `names` of the rows of `run` (consecutive row groups of Parquet, else the whole file) in order.
+
+    `sized_as`: the columns whose size decides about the rows of a batch, if they are more than `names`.
 
     Raises the errors of `all_rows`.
     """
     if not names:
         batches = _empty_batches(run.rows)
     elif isinstance(file, ParquetRows):
-        batches = file.batches_of(run.groups, names, at_once)
+        batches = file.batches_of(run.groups, names, at_once, sized_as)
     else:
         batches = file.batches(list(names))
     yield from _counted(batches, run.rows, entry, "its footer states")

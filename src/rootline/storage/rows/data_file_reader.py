@@ -12,9 +12,10 @@ current schema, lacks them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -40,14 +41,26 @@ from rootline.storage.rows.metadata_columns import (
     may_state_lineage,
     metadata_field,
 )
-from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, STREAMED, ParquetRows, Run, group_check, runs_of
+from rootline.storage.rows.parquet_file import (
+    BATCH_ROWS,
+    COLLECTED,
+    STREAMED,
+    Flags,
+    ParquetRows,
+    Run,
+    group_check,
+    runs_of,
+)
 from rootline.storage.rows.row_deletes import EqualityKeys, RowDeletes, innermost, key_field
 from rootline.storage.rows.row_projection import RowProjection, finder_for, initial_default
 from rootline.tree.filter.conditions import rows_matching
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.pruning import PruningFilter
 
-_Flags = np.ndarray[Any, np.dtype[np.bool_]]
+_AHEAD_BYTES: Final = 16 * 1024 * 1024
+"""The columns of a filter that are decoded before the others."""
+_PAGE_ROWS: Final = 20_000
+"""Writers of Parquet begin a page after so many rows, or earlier."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +113,11 @@ class RowsWanted:
         return tuple(field for field in self.fields if field.field_id in LINEAGE_IDS)
 
     @cached_property
+    def reads_files(self) -> bool:
+        """Whether files are read for the returned columns. Entries state the other metadata columns."""
+        return bool(self.own_fields or self.lineage_fields)
+
+    @cached_property
     def shows_deleted(self) -> bool:
         """Whether deleted rows are returned too."""
         return any(field.field_id == field_ids.DELETED_COLUMN for field in self.fields)
@@ -131,6 +149,52 @@ def read_rows(
         yield from reading.rows(run)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows with two flags: deleted, and to be returned. `None`: no row is deleted, all rows are returned.
+
+    `start`: the row number of the first of them in the file. `is_filtered`: `columns` have the chosen rows only.
+    """
+
+    columns: pa.RecordBatch
+    start: int
+    deleted_flags: Flags | None
+    chosen: Flags | None
+    is_filtered: bool = False
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether any of the rows is to be returned."""
+        return self.chosen is None or bool(self.chosen.any())
+
+
+class _Following:
+    """Batches that are decoded only up to the last needed row."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches, self._skipped = batches, 0
+        self._left: pa.RecordBatch | None = None
+
+    def skip(self, rows: int) -> None:
+        """Do without the next rows."""
+        self._skipped += rows
+
+    def next(self, rows: int) -> pa.RecordBatch:
+        """The next rows."""
+        for _ in self._parts(self._skipped):
+            pass
+        self._skipped = 0
+        return _joined(list(self._parts(rows)))
+
+    def _parts(self, rows: int) -> Iterator[pa.RecordBatch]:
+        while rows:
+            batch = next(self._batches) if self._left is None else self._left
+            part = batch.slice(0, rows)
+            self._left = batch.slice(rows) if rows < batch.num_rows else None
+            rows -= part.num_rows
+            yield part
+
+
 @dataclass(frozen=True)
 class FileReading:
     """Reads one open file: the stored columns `names`, in the ranges of rows (`runs`) that can match the filter.
@@ -143,7 +207,7 @@ class FileReading:
     entry: ContentEntry
     wanted: RowsWanted
     residual: BoundFilter | None
-    marked: _Flags | None
+    marked: Flags | None
     keys: tuple[tuple[EqualityKeys, int], ...]
     every: tuple[NestedField, ...]
     own_count: int
@@ -195,14 +259,59 @@ class FileReading:
 
     def rows(self, run: Run) -> Iterator[pa.RecordBatch]:
         """Yield batches of the live, matching rows of `run`, in the file's order. Raises the errors of `read_rows`."""
-        is_kept = self.handed_rows_max > BATCH_ROWS and self.residual is None and not self.deletes_rows
-        batches = rows_of_run(self.file, self.entry, run, self.names, COLLECTED if is_kept else STREAMED)
-        start, size = run.start, self.handed_rows_max
-        for batch in _gathered(batches, max((len(key) for key, _ in self.keys), default=0)):
-            found = self._returned(self._projected(batch), start)
-            start += batch.num_rows
+        size = self.handed_rows_max
+        for rows in self._filter_first(run) if self.filter_names else self._every_column(run):
+            found = self._returned(rows)
             if found is not None:
                 yield from (found.slice(offset, size) for offset in range(0, found.num_rows, size))
+
+    def _every_column(self, run: Run) -> Iterator[_Rows]:
+        is_kept = self.handed_rows_max > BATCH_ROWS and self.residual is None and not self.deletes_rows
+        batches = rows_of_run(self.file, self.entry, run, self.names, COLLECTED if is_kept else STREAMED)
+        start = run.start
+        for batch in _gathered(batches, max((len(key) for key, _ in self.keys), default=0)):
+            rows = self._projected(batch, self.every, self._schema)
+            yield self._with_choice(rows, self.every[: self.own_count], start)
+            start += batch.num_rows
+
+    def _filter_first(self, run: Run) -> Iterator[_Rows]:
+        """Decode the other columns only up to the last row that the filter selects, and only pages with such rows."""
+        testing = self._tested(run)
+        ahead, is_all = _up_to(_AHEAD_BYTES, testing)
+        chosen = [flags for _, tested in ahead if (flags := tested.chosen) is not None]
+        file = self._with_pages_of(run, np.concatenate(chosen)) if is_all and chosen else self.file
+        rest = _Following(rows_of_run(file, self.entry, run, self.other_names, sized_as=self.names))
+        for batch, tested in chain(ahead, testing):
+            if tested.has_rows:
+                yield self._completed(batch, rest.next(batch.num_rows), tested)
+            else:
+                rest.skip(batch.num_rows)
+
+    def _with_pages_of(self, run: Run, chosen: Flags) -> OpenFile:
+        """The file, or one of which only pages with chosen rows are decoded, if these are at most half of the pages."""
+        if _is_dense(chosen) or not chosen.any() or not isinstance(self.file, ParquetRows):
+            return self.file
+        return self.file.with_rows(run.groups, self.other_names, chosen) or self.file
+
+    def _completed(self, of_filter: pa.RecordBatch, others: pa.RecordBatch, tested: _Rows) -> _Rows:
+        """The chosen rows, which alone have their own values in all columns."""
+        stored = pa.schema([*of_filter.schema, *others.schema])
+        whole = pa.RecordBatch.from_arrays([*of_filter.columns, *others.columns], schema=stored)
+        if tested.chosen is not None:
+            whole = whole.filter(array_from(tested.chosen))
+        return replace(tested, columns=self._projected(whole, self.every, self._schema), is_filtered=True)
+
+    def has_rows(self, run: Run) -> bool:
+        """Whether `run` has rows to return. Decodes only `filter_names`, up to the first match."""
+        return any(tested.has_rows for _, tested in self._tested(run))
+
+    def _tested(self, run: Run) -> Iterator[tuple[pa.RecordBatch, _Rows]]:
+        """Yield the stored columns of the filter, and its answer."""
+        start = run.start
+        for batch in rows_of_run(self.file, self.entry, run, self.filter_names, sized_as=self.names):
+            columns = self._projected(batch, self._filter_fields, self._filter_schema)
+            yield batch, self._with_choice(columns, self._filter_fields, start)
+            start += batch.num_rows
 
     @property
     def deletes_rows(self) -> bool:
@@ -213,44 +322,69 @@ class FileReading:
     def _schema(self) -> pa.Schema:
         return pa.schema([arrow_field_of(field) for field in self.every])
 
-    def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert a stored batch to the columns `every`. Does nothing if the file has them all in the table's types."""
-        schema, stored = self._schema, batch.schema
+    @cached_property
+    def _filter_schema(self) -> pa.Schema:
+        return pa.schema([arrow_field_of(field) for field in self._filter_fields])
+
+    @cached_property
+    def _filter_fields(self) -> tuple[NestedField, ...]:
+        """The columns that the filter reads."""
+        ids = frozenset[int]() if self.residual is None else self.residual.field_ids
+        return tuple(field for field in self.every[: self.own_count] if ids & _ids_in(field))
+
+    @cached_property
+    def filter_names(self) -> tuple[str, ...]:
+        """The stored columns to decode before `other_names`. Empty: all are decoded together."""
+        if self.keys or not isinstance(self.file, ParquetRows):
+            return ()
+        names = stored_names(self.file, self._filter_fields, self.projection.find(list(self.file.schema)))
+        return tuple(names) if len(names) < len(self.names) else ()
+
+    @cached_property
+    def other_names(self) -> tuple[str, ...]:
+        """The stored columns that the filter does not read."""
+        return tuple(name for name in self.names if name not in self.filter_names)
+
+    def _projected(self, batch: pa.RecordBatch, fields: tuple[NestedField, ...], schema: pa.Schema) -> pa.RecordBatch:
+        """Convert a stored batch to `fields`, in `schema`. Does nothing if the file has them all in these types."""
+        stored = batch.schema
         place_of = self.projection.find(list(stored))
-        places = [at for field in self.every if (at := place_of(field)) is not None]
+        places = [at for field in fields if (at := place_of(field)) is not None]
         if len(places) != len(schema) or not places:
-            return self.projection.columns(batch, self.every)
+            return self.projection.columns(batch, fields)
         if not all(
             stored.field(at).equals(field, check_metadata=True) for at, field in zip(places, schema, strict=True)
         ):
-            return self.projection.columns(batch, self.every)
+            return self.projection.columns(batch, fields)
         return pa.RecordBatch.from_arrays([batch.column(at) for at in places], schema=schema)
 
-    def _returned(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch | None:
-        """Select the rows to return, `None` if there are none. `start`: the row number of the first of `rows`."""
+    def _with_choice(self, rows: pa.RecordBatch, fields: Sequence[NestedField], start: int) -> _Rows:
+        """Apply deletes and the filter. `fields`: the first columns of `rows`, which include the filter's."""
         deleted_flags = self._deleted_flags(rows, start)
         chosen = None if deleted_flags is None or self.wanted.shows_deleted else ~deleted_flags
         if self.residual is not None:
-            matching = rows_matching(self.residual.condition, column_of(rows, self.every[: self.own_count]), len(rows))
-            flags: _Flags = numpy_from(matching)
+            flags: Flags = numpy_from(rows_matching(self.residual.condition, column_of(rows, fields), len(rows)))
             chosen = flags if chosen is None else chosen & flags
+        return _Rows(rows, start, deleted_flags, chosen)
+
+    def _returned(self, found: _Rows) -> pa.RecordBatch | None:
+        """The rows to return, `None` if there are none."""
+        rows, chosen = found.columns, None if found.is_filtered else found.chosen
+        count = rows.num_rows if chosen is None else int(np.count_nonzero(chosen))
         if not self.wanted.fields:
-            count = rows.num_rows if chosen is None else int(np.count_nonzero(chosen))
             return rows_without_columns(count) if count else None
-        if chosen is not None:
-            count = int(np.count_nonzero(chosen))
-            if not count:
-                return None
-            chosen = None if count == rows.num_rows else chosen
-        own = rows.select(list(range(len(self.wanted.own_fields))))
-        kept = None if chosen is None else array_from(chosen)
-        if kept is not None and own.num_columns:
-            own = own.filter(kept)
+        if not count:
+            return None
+        kept = None if chosen is None or count == rows.num_rows else array_from(chosen)
+        own, lineage = (
+            rows.select(places) if kept is None or not places else rows.select(places).filter(kept)
+            for places in (list(range(len(self.wanted.own_fields))), list(range(self.own_count, self.keys_at)))
+        )
         if len(self.wanted.own_fields) == len(self.wanted.fields):
             return own
-        return self._with_metadata(rows, own, start, chosen, deleted_flags)
+        return self._with_metadata(found, own, lineage)
 
-    def _deleted_flags(self, rows: pa.RecordBatch, start: int) -> _Flags | None:
+    def _deleted_flags(self, rows: pa.RecordBatch, start: int) -> Flags | None:
         """Flags of the deleted rows, or `None` if none is deleted."""
         if not self.deletes_rows:
             return None
@@ -263,16 +397,12 @@ class FileReading:
             at += count
         return deleted_flags if deleted_flags.any() else None
 
-    def _with_metadata(
-        self, rows: pa.RecordBatch, own: pa.RecordBatch, start: int, chosen: _Flags | None, deleted_flags: _Flags | None
-    ) -> pa.RecordBatch:
+    def _with_metadata(self, rows: _Rows, own: pa.RecordBatch, stored_lineage: pa.RecordBatch) -> pa.RecordBatch:
         about = FileColumns(self.entry, self.wanted.definition)
-        at = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
-        deleted = np.zeros(len(at), dtype=np.bool_) if deleted_flags is None else deleted_flags[at]
-        kept = None if chosen is None else array_from(chosen)
-        lineage = (column if kept is None else column.filter(kept) for column in rows.columns[self.own_count :])
-        positions = at.astype(np.int64) + start
-        columns = iter(own.columns)
+        at = np.arange(len(rows.columns)) if rows.chosen is None else np.flatnonzero(rows.chosen)
+        deleted = np.zeros(len(at), dtype=np.bool_) if rows.deleted_flags is None else rows.deleted_flags[at]
+        positions = at.astype(np.int64) + rows.start
+        columns, lineage = iter(own.columns), iter(stored_lineage.columns)
         found: list[pa.Array] = []
         for field in self.wanted.fields:
             if field.field_id in LINEAGE_IDS:
@@ -304,6 +434,25 @@ def _runs(
     return tuple(runs_of(file, rows_min=max(rows_min, BATCH_ROWS), may_match=may_match))
 
 
+def _up_to(
+    bytes_max: int, tested: Iterator[tuple[pa.RecordBatch, _Rows]]
+) -> tuple[list[tuple[pa.RecordBatch, _Rows]], bool]:
+    """Take so many bytes, or the first batch if many of its rows match. Returns whether these are all rows."""
+    found, size = [], 0
+    for batch, rows in tested:
+        found.append((batch, rows))
+        size += batch.nbytes
+        if size > bytes_max or (len(found) == 1 and rows.chosen is not None and _is_dense(rows.chosen)):
+            return found, False
+    return found, True
+
+
+def _is_dense(chosen: Flags) -> bool:
+    """Whether more than half of the pages of these rows have chosen rows, or there are few pages."""
+    pages = np.logical_or.reduceat(chosen, np.arange(0, len(chosen), _PAGE_ROWS))
+    return len(pages) <= 2 or int(np.count_nonzero(pages)) > len(pages) // 2
+
+
 def output_schema(wanted: RowsWanted) -> pa.Schema:
     """The schema of a scan's batches."""
     return pa.schema([arrow_field_of(column) for column in wanted.fields])
@@ -329,7 +478,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches)
 
 
-def _marked_rows(deleted: BitMap64 | None, rows: int, name: str) -> _Flags | None:
+def _marked_rows(deleted: BitMap64 | None, rows: int, name: str) -> Flags | None:
     if not deleted:
         return None
     if deleted.max() >= rows:

@@ -11,15 +11,17 @@ other units) is unknown. All rows of the file are in row groups, or it is corrup
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.types import (
@@ -44,6 +46,7 @@ from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.pruning import PruningFilter
 
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 HOLE_BYTES_MAX: Final = 128 * 1024
 """The maximum gap between two ranges that are read with one request, because another request costs more."""
 JOINED_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -65,7 +68,7 @@ class CachedPart:
     """The bytes of an object from `start` on."""
 
     start: int
-    body: bytes
+    body: bytes | bytearray
 
     @property
     def end(self) -> int:
@@ -98,8 +101,9 @@ class CachedParts(io.RawIOBase):
         self.use(())
 
     def use(self, parts: Sequence[CachedPart]) -> None:
-        """Read from these parts, ascending by `start`, instead of the previous ones."""
-        self._starts, self._parts = [part.start for part in parts], parts
+        """Read from these parts instead of the previous ones. They may overlap."""
+        self._parts = sorted(parts, key=lambda part: part.start)
+        self._starts = [part.start for part in self._parts]
 
     def has(self, wanted: ByteRange) -> bool:
         """Whether the tail contains these bytes."""
@@ -136,8 +140,8 @@ class CachedParts(io.RawIOBase):
         left = max(0, self._length - self._at)
         wanted = left if size is None or size < 0 else min(size, left)
         end = self._at + wanted
-        number = bisect_right(self._starts, self._at) - 1
-        for part in (*self._parts[max(0, number) : number + 1], self._tail):
+        number = bisect_right(self._starts, self._at)
+        for part in (*reversed(self._parts[max(0, number - _OVERLAPPING_MAX) : number]), self._tail):
             if part.start <= self._at and end <= part.end:
                 found = memoryview(part.body)[self._at - part.start : end - part.start]
                 self._at = end
@@ -153,6 +157,8 @@ _LARGE_BATCH_ROWS: Final = 131_072
 _SMALL_BATCH_ROWS: Final = 1_024
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _END_BYTES: Final = 8
+_OVERLAPPING_MAX: Final = 4
+"""The parts that may begin before a byte and contain it: of two fetches, each with padding."""
 _PADDING_BYTES: Final = 100
 """Arrow reads this much more of files by old writers, which do not count the headers of dictionaries."""
 
@@ -246,12 +252,20 @@ class ParquetRows:
             raise self._undecodable(error) from error
 
     def batches_of(
-        self, groups: Sequence[int], columns: Sequence[str], at_once: Portion = STREAMED
+        self,
+        groups: Sequence[int],
+        columns: Sequence[str],
+        at_once: Portion = STREAMED,
+        sized_as: Sequence[str] = (),
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the top-level columns of these names, for the rows of these groups. Raises the errors of `batches`."""
+        """Yield the top-level columns of these names, for the rows of these groups.
+
+        `sized_as`: the columns whose size decides about the rows of a batch, if not `columns`. Raises the errors of
+        `batches`.
+        """
         names = list(columns)
         try:
-            rows, size = self._extent(groups, names)
+            rows, size = self._extent(groups, sized_as or names)
             if rows <= at_once.rows_max and size <= at_once.bytes_max:
                 yield from self.file.read_row_groups(list(groups), columns=names).to_batches()
                 return
@@ -260,6 +274,41 @@ class ParquetRows:
             yield from self.file.iter_batches(batch_rows, row_groups=list(groups), columns=names)
         except (pa.ArrowException, OSError) as error:
             raise self._undecodable(error) from error
+
+    def with_rows(self, groups: Sequence[int], columns: Sequence[str], chosen: Flags) -> ParquetRows | None:
+        """These columns of these groups, of which only pages with chosen rows are decoded. Other rows have any values.
+
+        `chosen`: flags of the rows of the groups. `None` if the pages cannot be found.
+        """
+        from rootline.schemas.bytes.parquet_pages import FlatColumn, with_needed_pages
+
+        schema, leaves, parts, start = self.file.metadata.schema, self._leaves(columns), [], 0
+        chosen_rows = np.flatnonzero(chosen)
+        try:
+            assert self.source is not None, "pages are re-read"
+            file = _seekable(self.source)
+            for number in groups:
+                rows = self.group_rows[number]
+                for at, place in zip(leaves, self.ranges([number], columns, file.size()), strict=True):
+                    file.seek(place.start)
+                    stored: bytes = file.read(len(place))
+                    body: bytes | bytearray = stored
+                    chunk, layout = self.chunks[number][at], schema.column(at)
+                    is_flat = layout.path in columns and not layout.max_repetition_level
+                    if is_flat and layout.max_definition_level <= 1 and chunk.values == rows:
+                        column = FlatColumn(chunk.physical, layout.length, layout.max_definition_level == 1)
+                        with contextlib.suppress(ValueError):  # then all of its pages are decoded
+                            body = with_needed_pages(stored, rows, column, partial(_has_any, chosen_rows - start))
+                    parts.append(CachedPart(place.start, body))
+                start += rows
+            source = CachedParts(file.size(), CachedPart(file.size(), b""))
+            source.use(parts)
+            opened = pq.ParquetFile(
+                source, metadata=self.file.metadata, page_checksum_verification=True, pre_buffer=False
+            )
+        except (OSError, pa.ArrowException, Corrupt):  # the decoding of all pages names the fault
+            return None
+        return ParquetRows(opened, self.name)
 
     def ranges(self, groups: Sequence[int], columns: Sequence[str], length: int) -> list[ByteRange]:
         """The byte ranges of these columns of these row groups, in a file of `length` bytes.
@@ -293,6 +342,12 @@ class ParquetRows:
     def _undecodable(self, error: Exception) -> RootlineError:
         fault = Corrupt("data-file-corrupt", f"{self.name}: cannot be decoded: {error}")
         return _of_disk(error, self.name) or fault
+
+
+def _has_any(rows: np.ndarray[Any, np.dtype[np.intp]], start: int, end: int) -> bool:
+    """Whether one of the ascending `rows` is from `start` up to `end`."""
+    at = np.searchsorted(rows, start)
+    return bool(at < len(rows) and rows[at] < end)
 
 
 def _of_disk(error: Exception, name: str) -> Unavailable | None:

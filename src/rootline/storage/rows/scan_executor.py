@@ -24,11 +24,12 @@ from typing import Final
 import pyarrow as pa
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import TableName
-from rootline.storage.rows.data_file_formats import refuse_unreadable
+from rootline.storage.rows.data_file_formats import StatedRows, refuse_unreadable
 from rootline.storage.rows.data_file_reader import FileReading, RowsWanted, output_schema
-from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, CachedPart
-from rootline.storage.rows.row_deletes import DeletesOfScan
+from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, CachedPart, Run
+from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.storage.rows.stored_rows import PART_READS, PartReads, StoredRows, find_stored
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.pruning import PruningFilter
@@ -40,12 +41,20 @@ _PORTION_BYTES: Final = 16 * 1024 * 1024
 UNLIMITED: Final = sys.maxsize
 
 
+@dataclass(slots=True)
+class Outlook:
+    """The expectation about the next rows of a scan with a filter: they match if the last ones did."""
+
+    expects_rows: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
     """A file, and the reading of its rows."""
 
     stored: StoredRows
     reading: FileReading
+    outlook: Outlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,27 +115,53 @@ class DecodingAhead:
 
     async def _decode_in_parts(self, opened: OpenedFile) -> None:
         stored, reading = opened.stored, opened.reading
-        async with _FetchingAhead(stored, reading) as fetching:
+        async with _FetchingAhead(opened) as fetching:
             for run in reading.runs:
-                stored.use(await fetching.next())
-                await self._decode_rest(reading.rows(run))
+                fetched = await fetching.next()
+                stored.use(fetched.parts)
+                if fetched.lacks:
+                    async with self._decoders:
+                        has_rows = await asyncio.to_thread(reading.has_rows, run)
+                    if not has_rows:
+                        continue
+                    stored.use([*fetched.parts, *await stored.fetch(run, fetched.lacks)])
+                opened.outlook.expects_rows = await self._decode_rest(reading.rows(run))
 
-    async def _decode_rest(self, rows: Iterator[pa.RecordBatch], *, is_over: bool = False) -> None:
+    async def _decode_rest(self, rows: Iterator[pa.RecordBatch], *, is_over: bool = False) -> bool:
+        """Decode in portions. Returns whether there were rows."""
+        has_rows = False
         while not is_over:
             await self._room.acquire()
             async with self._decoders:
                 portion = await asyncio.to_thread(_next_portion, rows)
             self._decoded.put_nowait(portion.batches)
+            has_rows = has_rows or bool(portion.batches)
             is_over = portion.is_last
+        return has_rows
+
+
+_WORTH_A_REQUEST_BYTES: Final = 1024 * 1024
+"""Fewer bytes of other columns are fetched with the filter's columns, because another request takes as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """The parts of a run. `lacks`: the columns that are not in them."""
+
+    parts: list[CachedPart]
+    lacks: tuple[str, ...]
 
 
 class _FetchingAhead:
-    """Fetches the byte ranges of a file's runs in order, those of one run ahead of the reader."""
+    """Fetches the byte ranges of a file's runs in order, those of one run ahead of the reader.
 
-    def __init__(self, stored: StoredRows, reading: FileReading) -> None:
-        self._stored, self._reading = stored, reading
-        self._left = iter(reading.runs)
-        self._next_parts: asyncio.Task[list[CachedPart]] | None = None
+    If no rows are expected to match, only the columns of the filter are fetched.
+    """
+
+    def __init__(self, opened: OpenedFile) -> None:
+        self._opened = opened
+        self._left = iter(opened.reading.runs)
+        self._next_parts: asyncio.Task[_Fetched] | None = None
 
     async def __aenter__(self) -> _FetchingAhead:
         self._begin()
@@ -137,7 +172,7 @@ class _FetchingAhead:
             self._next_parts.cancel()
             await asyncio.gather(self._next_parts, return_exceptions=True)
 
-    async def next(self) -> list[CachedPart]:
+    async def next(self) -> _Fetched:
         """The parts of the next run."""
         assert self._next_parts is not None, "called once for each run"
         found = await self._next_parts
@@ -146,7 +181,14 @@ class _FetchingAhead:
 
     def _begin(self) -> None:
         run = next(self._left, None)
-        self._next_parts = None if run is None else asyncio.ensure_future(self._stored.fetch(run, self._reading.names))
+        self._next_parts = None if run is None else asyncio.ensure_future(self._fetched(run))
+
+    async def _fetched(self, run: Run) -> _Fetched:
+        stored, reading, outlook = self._opened.stored, self._opened.reading, self._opened.outlook
+        others = reading.other_names if reading.filter_names and not outlook.expects_rows else ()
+        if not others or stored.bytes_of(run, others) < _WORTH_A_REQUEST_BYTES:
+            return _Fetched(await stored.fetch(run, reading.names), ())
+        return _Fetched(await stored.fetch(run, reading.filter_names), others)
 
 
 def _begun(opening: Callable[[], OpenedFile]) -> _Begun:
@@ -200,6 +242,7 @@ class _FilesOfScan:
     pace: _Pace
     part_reads: PartReads
     deletes: DeletesOfScan = field(init=False)
+    outlook: Outlook = field(default_factory=Outlook)
     _pruning: tuple[BoundFilter, PruningFilter] | None = None
 
     def __post_init__(self) -> None:
@@ -210,17 +253,25 @@ class _FilesOfScan:
         entry, residual = task.data, task.residual
         refuse_unreadable(entry)
         found = await self.deletes.of_task(task)
-        every_column = residual is None and len(self.wanted.own_fields) >= len(self.wanted.schema.fields)
-        reads = self.part_reads
-        open_stored = await find_stored(self.store, self.table, entry, every_column=every_column, reads=reads)
+        open_stored = await self._find_stored(entry, residual, found)
         pruning = None if residual is None else self._pruning_of(residual)
 
         def opened() -> OpenedFile:
             stored = open_stored()
             handed = self.pace.handed_rows_max
-            return OpenedFile(stored, FileReading.of(stored.file, entry, self.wanted, found, residual, pruning, handed))
+            reading = FileReading.of(stored.file, entry, self.wanted, found, residual, pruning, handed)
+            return OpenedFile(stored, reading, self.outlook)
 
         return opened
+
+    async def _find_stored(
+        self, entry: ContentEntry, residual: BoundFilter | None, deletes: RowDeletes
+    ) -> Callable[[], StoredRows]:
+        if residual is None and not self.wanted.reads_files and not deletes.keys:
+            return partial(StoredRows, StatedRows(entry.record_count))
+        every_column = residual is None and len(self.wanted.own_fields) >= len(self.wanted.schema.fields)
+        reads = self.part_reads
+        return await find_stored(self.store, self.table, entry, every_column=every_column, reads=reads)
 
     def _pruning_of(self, residual: BoundFilter) -> PruningFilter:
         """The pruning filter, built once for consecutive files with the same residual filter."""

@@ -63,6 +63,12 @@ class StoredRows:
         """Whether no parts have to be fetched."""
         return self._parts is None
 
+    def bytes_of(self, run: Run, names: Sequence[str]) -> int:
+        """The stored size of the columns `names` of `run`. Raises `Corrupt` (`data-file-corrupt`)."""
+        if self._parts is None or not isinstance(self.file, ParquetRows):
+            return 0
+        return sum(map(len, self.file.ranges(run.groups, names, self._parts.length)))
+
     async def fetch(self, run: Run, names: Sequence[str]) -> list[CachedPart]:
         """Fetch the parts that contain the columns `names` of `run`.
 
