@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +27,7 @@ from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import Invalid
 from rootline.spark import append, batch_appender, serve_metrics
 from rootline.spark.batch_commit import CommitReport
-from rootline.spark.stream_metrics import ServedMetrics, StreamMetrics, versions_behind
+from rootline.spark.stream_metrics import QueryListener, ServedMetrics, StreamMetrics, versions_behind
 from tests.spark.conftest import FLIGHTS
 from tests.spark.file_stream import COLUMNS, PATIENCE_S, Stream
 
@@ -147,11 +149,20 @@ def test_a_failed_query_is_counted_and_keeps_the_time_of_its_last_progress(
 
 
 @pytest.mark.spark
-def test_a_port_in_use_is_refused_and_a_session_goes_on_without_metrics(
-    flights: TableHandle, spark: SparkSession, stream: Stream
+def test_metrics_that_cannot_be_served_are_refused_and_a_session_goes_on_without_them(
+    flights: TableHandle, spark: SparkSession, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serve_metrics(spark, 0) as served, pytest.raises(Invalid, match="give another port"):
         serve_metrics(spark, served.port)
+    with serve_metrics(spark, 0), pytest.raises(Invalid, match="served already: stop them first"):
+        serve_metrics(spark, 0)
+    with pytest.raises(Invalid, match="port is 70000: give one up to 65535"):
+        serve_metrics(spark, 70_000)
+    deep = tmp_path / ("deep" * 30)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with pytest.raises(Invalid, match="too long; set TMPDIR to another folder"):
+        serve_metrics(spark, 0)
     assert spark.conf.get("spark.rootline.reportsTo", None) is None
     stream.drop(1)
     stream.run()
@@ -179,6 +190,22 @@ def test_jobs_are_described_unless_the_user_has_described_them(spark: SparkSessi
     append(notes, "demo.notes", warehouse=str(folder))
     found = sorted(table.scan().to_arrow().column("note").to_pylist())
     assert found == ["mine", "rootline: append to demo.notes", "rootline: append to demo.notes"]
+
+
+def test_the_end_of_a_run_that_is_reported_late_does_not_hide_the_next_run() -> None:
+    metrics = StreamMetrics(CollectorRegistry())
+    listener: Any = QueryListener(metrics)
+    name, query = "rootline_spark_last_progress_timestamp_seconds", {"query": "nightly"}
+
+    def run(number: int) -> SimpleNamespace:
+        return SimpleNamespace(id="q", runId=number, name="nightly", exception=None)
+
+    listener.onQueryStarted(run(1))
+    listener.onQueryStarted(run(2))
+    listener.onQueryTerminated(run(1))
+    assert metrics.registry.get_sample_value(name, query) is not None
+    listener.onQueryTerminated(run(2))
+    assert metrics.registry.get_sample_value(name, query) is None
 
 
 def test_a_version_that_is_not_read_to_its_end_counts_as_not_read() -> None:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from rootline.client import checks
 from rootline.schemas.errors import Invalid
 from rootline.schemas.verdict import VerdictKind
 from rootline.spark.batch_commit import CommitReport
@@ -48,6 +49,7 @@ BATCH: Final = "_batch"
 _SECONDS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _REPORT_BYTES_MAX: Final = 65_536
 _STOP: Final = b""
+_PORT_MAX: Final = 65_535
 
 
 class StreamMetrics:
@@ -149,6 +151,7 @@ class QueryListener(StreamingQueryListener):
     def __init__(self, metrics: StreamMetrics) -> None:
         self._metrics = metrics
         self._names: dict[str, str] = {}
+        self._runs: dict[str, str] = {}
         self._tables: defaultdict[str, set[str]] = defaultdict(set)
 
     def label_of(self, query_id: str | None) -> str:
@@ -156,8 +159,8 @@ class QueryListener(StreamingQueryListener):
         return BATCH if query_id is None else self._names.get(query_id, query_id)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Show the query."""
-        self._names[str(event.id)] = event.name or str(event.id)
+        """Show the query. Spark calls this at once, so the end of the last run may be reported later."""
+        self._names[str(event.id)], self._runs[str(event.id)] = event.name or str(event.id), str(event.runId)
         self._metrics.started(self.label_of(str(event.id)))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -184,7 +187,7 @@ class QueryListener(StreamingQueryListener):
         query = self.label_of(str(event.id))
         if event.exception is not None:
             self._metrics.failed(query)
-        else:
+        elif self._runs.get(str(event.id), str(event.runId)) == str(event.runId):
             self._metrics.stopped(query, self._tables.pop(query, set()))
 
 
@@ -218,41 +221,51 @@ def serve_metrics(spark: SparkSession, port: int = DEFAULT_PORT, host: str = "12
         host: the address. Use `0.0.0.0` for a Prometheus on another machine.
 
     Raises:
-        Invalid: `setting-invalid`, the port is in use, or the session is one of Spark Connect.
+        Invalid: `setting-invalid`, the port is in use, metrics of the session are served already, or it is a session of
+            Spark Connect.
 
     """
     if classic_context(spark) is None:
         raise Invalid("setting-invalid", "serve_metrics needs Spark's driver in this process, not Spark Connect")
+    if not 0 <= checks.whole(port, "port") <= _PORT_MAX:
+        raise Invalid("setting-invalid", f"port is {port}: give one up to {_PORT_MAX}, or 0 to let the system pick one")
     metrics = StreamMetrics(CollectorRegistry())
     listener = QueryListener(metrics)
     try:
-        with contextlib.ExitStack() as parts:
-            server, thread = start_http_server(port, host, metrics.registry)
-            parts.callback(thread.join)
-            parts.callback(server.server_close)
-            parts.callback(server.shutdown)
-            address = str(Path(parts.enter_context(TemporaryDirectory(prefix="rootline-"))) / "commits")
-            parts.enter_context(_received(address, metrics, listener))
-            spark.streams.addListener(listener)
-            parts.callback(spark.streams.removeListener, listener)
-            parts.callback(register, spark)
-            spark.conf.set(REPORTS_SETTING, address)
-            parts.callback(spark.conf.unset, REPORTS_SETTING)
-            register(spark)
-            return ServedMetrics(server.server_port, parts.pop_all())
+        server, thread = start_http_server(port, host, metrics.registry)
     except OSError as error:
         raise Invalid(
             "setting-invalid",
             f"metrics cannot be served on {host}:{port}: {error.strerror or error}; give another port, or 0 to let the "
             "system pick one",
         ) from error
+    with contextlib.ExitStack() as parts:
+        parts.callback(thread.join)
+        parts.callback(server.server_close)
+        parts.callback(server.shutdown)
+        if spark.conf.get(REPORTS_SETTING, None):
+            raise Invalid("setting-invalid", "metrics of this session are served already: stop them first")
+        address = str(Path(parts.enter_context(TemporaryDirectory(prefix="rootline-"))) / "commits")
+        parts.enter_context(_received(address, metrics, listener))
+        spark.streams.addListener(listener)
+        parts.callback(spark.streams.removeListener, listener)
+        parts.callback(register, spark)
+        spark.conf.set(REPORTS_SETTING, address)
+        parts.callback(spark.conf.unset, REPORTS_SETTING)
+        register(spark)
+        return ServedMetrics(server.server_port, parts.pop_all())
 
 
 @contextlib.contextmanager
 def _received(address: str, metrics: StreamMetrics, listener: QueryListener) -> Iterator[None]:
     """Count the commits that report to a socket, until the block ends."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
-        receiver.bind(address)
+        try:
+            receiver.bind(address)
+        except OSError as error:
+            raise Invalid(
+                "setting-invalid", f"commits cannot report to {address}: {error}; set TMPDIR to another folder"
+            ) from error
 
         def receive() -> None:
             while (data := receiver.recv(_REPORT_BYTES_MAX)) != _STOP:
