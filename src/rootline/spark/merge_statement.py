@@ -20,13 +20,13 @@ from enum import StrEnum
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from pyiceberg.types import UUIDType
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql import types as spark_types
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.object_keys import key_of
 from rootline.spark.options import SourceOptions
 from rootline.spark.row_change_job import JobBegin, Mode, RowsChanged, carried_out, change_options, own_part
 from rootline.spark.row_change_tasks import ACTION_COLUMN, FILE_COLUMN, POS_COLUMN, Action
@@ -41,7 +41,6 @@ Source: TypeAlias = "DataFrame | Callable[[], DataFrame]"
 _SOURCE: Final = "source"
 _TARGET: Final = "target"
 _EVERY_COLUMN: Final = re.compile(r"[.(,]\s*\*|``")
-_PINNED: Final = ("versionAsOf", "snapshotId", "timestampAsOf", "tag")
 
 
 class Kind(StrEnum):
@@ -120,12 +119,9 @@ class Merge:
                 f"{self.options.table}: a merge without clauses changes nothing: add when_matched, when_not_matched "
                 "or when_not_matched_by_source",
             )
-        attempts = itertools.count()
 
         def frame(begin: JobBegin) -> DataFrame:
             source = self.source if isinstance(self.source, DataFrame) else _made_by(self.source, self.options)
-            if next(attempts) and source is self.source:
-                _check_current(source, self.options)
             return _Joined.of(self, begin, source).changes()
 
         matched = [clause for clause in self.clauses if clause.kind is Kind.MATCHED]
@@ -328,7 +324,7 @@ class _Joined:
         if any(clause.values is None and clause.action is not Action.DELETE for clause in clauses):
             columns = source.columns
             names = resolved(columns, begin.own_columns, is_case_sensitive=merge.options.case_sensitive)
-            begin.named([name for name in names if not any(_mentions(each, name) for each in expressions)])
+            begin.named([name for name in names if not any(_names(each, name) for each in expressions)])
             source = renamed(source, names)
         keys = tuple(begin.named(merge.on))
         needed = _needed(merge, begin, clauses, keys, source.columns)
@@ -366,7 +362,7 @@ class _Joined:
         """The rows that a clause changes, and the column with the number of that clause."""
         join = _JOINS.get(frozenset(clause.kind for clause in self.clauses), "full")
         with _naming(f"{self.merge.options.table}: the condition of matching rows"):
-            tests = [_of(_TARGET, name) == _of(_SOURCE, name) for name in self.keys]
+            tests = [_of(_TARGET, name) == key for name, key in self._source_keys().items()]
             tests += [] if self.merge.condition is None else [_column(self.merge.condition)]
             if join == "right_anti":
                 rows = self.source.join(self.target, _all(tests), "left_anti")
@@ -375,6 +371,14 @@ class _Joined:
         name = _unused("__rootline_clause", rows.columns)
         flags = [(self._applies(rows, at, join), sql.lit(at)) for at in range(len(self.clauses))]
         return rows.select("*", _first(flags).alias(name)).where(sql.col(name).isNotNull()), sql.col(name)
+
+    def _source_keys(self) -> dict[str, Column]:
+        """The keys of the source's rows, as the table would store them. Otherwise each merge would insert a key again
+        whose stored value differs from the given one: a UUID in upper case, a decimal in a column of floats.
+        """
+        keys = cast_values(self.source, {name: _of(_SOURCE, name) for name in self.keys}, types_of(self.begin))
+        kinds = {field.name: field.field_type for field in self.begin.definition.schema.fields}
+        return {name: sql.lower(key) if kinds[name] == UUIDType() else key for name, key in keys.items()}
 
     def _applies(self, rows: DataFrame, at: int, join: str) -> Column:
         """A column that is true for rows of the clause's kind whose condition is true."""
@@ -485,6 +489,12 @@ def _mentions(expression: str | Column, name: str) -> bool:
     return name.lower() in str(expression).lower()
 
 
+def _names(expression: str | Column, name: str) -> bool:
+    """Whether an expression has the name of a column as a whole word."""
+    word = rf"(?<!\w){re.escape(name.replace('`', '``'))}(?!\w)"
+    return re.search(word, str(expression), re.IGNORECASE) is not None
+
+
 def _unused(name: str, columns: Sequence[str]) -> str:
     taken = {column.lower() for column in columns}
     return next(each for each in (f"{name}{'_' * at}" for at in itertools.count()) if each not in taken)
@@ -530,47 +540,3 @@ def _made_by(source: Callable[[], DataFrame], options: SourceOptions) -> DataFra
             f"{options.table}: the source of a merge returned {type(rows).__name__}: return a DataFrame",
         )
     return rows
-
-
-def _check_current(source: DataFrame, options: SourceOptions) -> None:
-    """Refuse to retry with a source that has read the table before another commit changed it.
-
-    Raises:
-        Invalid: `isolation-conflict`.
-    """
-    if reads_table(source, options):
-        raise Invalid(
-            "isolation-conflict",
-            f"{options.table}: another commit changed the table while the merge ran, and the source has read an older "
-            "version of it: pass a function that returns the source (source=lambda: …), which each attempt calls",
-        )
-
-
-def reads_table(source: DataFrame, options: SourceOptions) -> bool:
-    """Whether the plan of a DataFrame reads the table, at a version that none of its options names.
-
-    Rows that Spark has copied, as by `checkpoint`, do not count. Without a JVM (Spark Connect) no read is found.
-    """
-    java = getattr(source, "_jdf", None)
-    if java is None:
-        return False
-    analyzed = java.queryExecution().analyzed()
-    plans = [analyzed, *_elements(analyzed.subqueriesAll())]
-    return any(_is_of(leaf, options) for plan in plans for leaf in _elements(plan.collectLeaves()))
-
-
-def _is_of(leaf: Any, options: SourceOptions) -> bool:
-    match leaf.getClass().getSimpleName():
-        case "DataSourceV2Relation" if leaf.table().name() == "rootline":
-            given = leaf.options()
-            is_pinned = any(given.containsKey(name) for name in _PINNED) and not given.containsKey("filesOfPlan")
-            return not is_pinned and given.get("path") == options.table
-        case "LogicalRelation" if leaf.relation().getClass().getSimpleName() == "HadoopFsRelation":
-            folder = options.warehouse.rpartition("://")[2].rstrip("/")
-            files: str = leaf.relation().location().rootPaths().mkString("\n")
-            return f"{folder}/{key_of(options.table, 'data/')}" in files
-    return False
-
-
-def _elements(sequence: Any) -> list[Any]:
-    return [sequence.apply(at) for at in range(sequence.size())]

@@ -1,13 +1,15 @@
 """Executes a change of rows: reads a version, runs the job, publishes one intent, and retries after a conflict.
 
 Owns: the order of these steps and their number, joining the tasks' messages, the translation of Spark's conditions to
-filters of Rootline, Spark's check of recomputed rows during a change. Does not own: the change itself (`statements`),
-the tasks (`row_change_tasks`), vectors and the intent (`rootline.client.marked_files`), publishing (`batch_commit`).
-Invariants: the version that a job reads is the one that its intent names, and each attempt reads the head again. A
-named change (writer and sequence) that is sent again commits once. A vector contains the positions of the one that it
-replaces. A row that two source rows change refuses the whole change. If every touched file loses all its rows, the
-files are removed instead of getting vectors. A condition is translated only if both sides agree on every row. The
-settings of a session are restored, also with concurrent changes.
+filters of Rootline, the refusal of reads of the table that are older than the change, Spark's check of recomputed rows
+during a change. Does not own: the change itself (`statements`), the tasks (`row_change_tasks`), vectors and the intent
+(`rootline.client.marked_files`), publishing (`batch_commit`).
+Invariants: the version that a job reads is the one that its intent names, and each attempt reads the head again. No
+attempt uses a DataFrame or a view that has read the table for an earlier one. A named change (writer and sequence) that
+is sent again commits once. A vector contains the positions of the one that it replaces. A row that two source rows
+change refuses the whole change. If every touched file loses all its rows, the files are removed instead of getting
+vectors. A condition is translated only if both sides agree on every row. The settings of a session are restored, also
+with concurrent changes.
 
 Theory. An executor that dies loses rows that it had computed for others. Spark recomputes them, while rows of tasks
 that ended stay unchanged. If the source does not return the same rows twice, some rows would be duplicated and others
@@ -61,6 +63,7 @@ from rootline.client.time_travel import PointInTime, read_head
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
+from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.batch_commit import WrittenBatch, carried_files, decided
@@ -94,6 +97,7 @@ _WRITTEN_AS_TEXT: Final = (DateType, StringType)
 _SAME: Final = (BooleanType, *_NUMBERS, *_WRITTEN_AS_TEXT)
 _REPLANS_MAX: Final = 8  # each plan is a Spark job over the files of the change
 REMOVED_BYTES_MAX: Final = 950_000  # of the 1,000,000 bytes of an intent
+_LITERALS: Final = ("null", "true", "false")
 _TOKENS: Final = re.compile(r"'[^']*'|[()]|\b(?:and|or|between|case)\b", re.IGNORECASE)
 _OTHER_MEANING: Final = re.compile(r"""["\\`]|--|/\*|''|[0-9.][eE]""")
 
@@ -137,6 +141,8 @@ def _without_side(part: str, side: str) -> str | None:
         return None
     names = [name for test in tests for name in _names(test)]
     if not names or any(len(name.parts) == 1 or name.parts[0].lower() != side for name in names):
+        return None
+    if any(name.parts[1].lower() in _LITERALS for name in names):  # without its side, Spark takes it for the literal
         return None
     for at in sorted({name.at for name in names}, reverse=True):
         part = part[:at] + part[part.index(".", at) + 1 :]
@@ -350,15 +356,27 @@ def carried_out(
     `may_repeat`: whether the frame may delete one row several times.
 
     Raises:
-        Invalid: `merge-ambiguous`; `intent-too-large`; or a rejection that is final.
+        Invalid: `merge-ambiguous`; `intent-too-large`; `isolation-conflict`, a read of the table in the frame is of an
+            older version; or a rejection that is final.
         OutcomeUnknown: `verdict-timeout`.
     """
     ensure_registered(spark)
     patience = Patience(time.monotonic, no_jitter, replans_max=_REPLANS_MAX)
+    earlier = set[int]()
 
     def plan() -> _Change:
         begin = begun(options, condition)
-        return _planned(spark, begin, _run(frame_of(begin), options, begin, may_repeat=may_repeat), mode)
+        frame = frame_of(begin)
+        reads = reads_of(frame, options)
+        if reads & earlier:
+            raise Invalid(
+                "isolation-conflict",
+                f"{options.table}: another commit changed the table while the change ran, and a DataFrame or a view "
+                "that it uses has read an older version: pass a function that returns the source (source=lambda: …), "
+                "in which the table is loaded, or load it again and repeat the change",
+            )
+        earlier.update(reads)
+        return _planned(spark, begin, _run(frame, options, begin, may_repeat=may_repeat), mode)
 
     def publish(change: _Change) -> _Outcome:
         with committing_lake(options) as lake:
@@ -399,6 +417,41 @@ def begun(options: SourceOptions, condition: object) -> JobBegin:
             f"{options.table} has a column {hidden[0]!r} of its own, which hides the metadata column: rename it",
         )
     return begin
+
+
+_PINNED: Final = ("versionAsOf", "snapshotId", "timestampAsOf", "tag")
+
+
+def reads_of(frame: DataFrame, options: SourceOptions) -> frozenset[int]:
+    """Numbers of the reads of the table in the plan of a DataFrame, except of versions that their options name.
+
+    A read that is used again keeps its number. Rows that Spark has copied, as by `checkpoint`, do not count. Without a
+    JVM (Spark Connect) no read is found.
+    """
+    java, machine = getattr(frame, "_jdf", None), getattr(frame.sparkSession, "_jvm", None)
+    if java is None or machine is None:
+        return frozenset()
+    analyzed = java.queryExecution().analyzed()
+    plans = [analyzed, *_elements(analyzed.subqueriesAll())]
+    found = (_read_of(leaf, options) for plan in plans for leaf in _elements(plan.collectLeaves()))
+    return frozenset(machine.java.lang.System.identityHashCode(read) for read in found if read is not None)
+
+
+def _read_of(leaf: Any, options: SourceOptions) -> Any:
+    match leaf.getClass().getSimpleName():
+        case "DataSourceV2Relation" if leaf.table().name() == "rootline":
+            given = leaf.options()
+            is_pinned = any(given.containsKey(name) for name in _PINNED) and not given.containsKey("filesOfPlan")
+            return leaf.table() if not is_pinned and given.get("path") == options.table else None
+        case "LogicalRelation" if leaf.relation().getClass().getSimpleName() == "HadoopFsRelation":
+            folder = options.warehouse.rpartition("://")[2].rstrip("/")
+            files: str = leaf.relation().location().rootPaths().mkString("\n")
+            return leaf.relation() if f"{folder}/{key_of(options.table, 'data/')}" in files else None
+    return None
+
+
+def _elements(sequence: Any) -> list[Any]:
+    return [sequence.apply(at) for at in range(sequence.size())]
 
 
 def _run(frame: DataFrame, options: SourceOptions, begin: JobBegin, *, may_repeat: bool) -> JobResult:

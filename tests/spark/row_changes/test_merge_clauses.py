@@ -278,6 +278,7 @@ def test_a_clause_that_is_not_right_is_refused_by_its_name_before_a_job_runs(
     for merge, code, said in (
         (deleting.when_not_matched().insert({"gate": "1"}), unknown, "clause 2, when_not_matched: .*no column 'gate'"),
         (on.when_matched().update(), unknown, "no column 'op'"),
+        (on.when_matched("target.id <> 1 or option is null").update(), unknown, "no column 'op'"),
         (on.when_matched("source.gate = 1").delete(), unknown, "clause 1, when_matched, condition: .*gate"),
         (on.when_matched("source.id").delete(), wrong, "clause 1, when_matched: its condition is of type bigint"),
         (on.when_matched("source.id +").delete(), wrong, "clause 1, when_matched, condition: "),
@@ -324,7 +325,7 @@ def late(there: TableHandle, monkeypatch: pytest.MonkeyPatch) -> list[str | None
     return codes
 
 
-@pytest.mark.parametrize("way", ["load", "table", "view", "subquery"])
+@pytest.mark.parametrize("way", ["load", "table", "view", "subquery", "function"])
 def test_a_source_that_has_read_the_table_is_refused_after_a_conflict(
     spark: SparkSession,
     there: TableHandle,
@@ -340,10 +341,39 @@ def test_a_source_that_has_read_the_table_is_refused_after_a_conflict(
     if way == "subquery":
         rows = spark.sql("select 5L id, (select max(delay) from flights_now where id = 5) delay")
     doubled = rows.where("id = 5").select("id", (sql.col("delay") * 2).alias("delay"))
+    source = (lambda: doubled) if way == "function" else doubled
     with pytest.raises(Invalid, match=r"pass a function that returns the source \(source=lambda: …\)") as refused:
-        rootline.spark.merge_into(spark, "demo.flights", doubled, on=["id"], **options)
+        rootline.spark.merge_into(spark, "demo.flights", source, on=["id"], **options)
     assert (refused.value.code, late) == ("isolation-conflict", ["isolation-conflict"])
     assert [row["delay"] for row in content(there) if row["id"] == 5] == [15.0]
+
+
+@pytest.mark.parametrize("place", ["value of an update", "condition of a delete", "value of a merge"])
+def test_a_view_that_has_read_the_table_is_refused_after_a_conflict_wherever_it_is_used(
+    spark: SparkSession,
+    there: TableHandle,
+    options: dict[str, Any],
+    load: Callable[..., DataFrame],
+    late: list[str | None],
+    place: str,
+) -> None:
+    load().createOrReplaceTempView("flights_before")
+    latest, source = "(select max(delay) from flights_before)", given_rows(spark, [{**NOBODY, "id": 0}], with_op=False)
+    call = {
+        "value of an update": lambda: rootline.spark.update_where(
+            spark, "demo.flights", "id = 0 or id = 5", {"delay": f"{latest} + 1"}, **options
+        ),
+        "condition of a delete": lambda: rootline.spark.delete_where(
+            spark, "demo.flights", f"delay = {latest}", **options
+        ),
+        "value of a merge": lambda: rootline.spark.merge_into(
+            spark, "demo.flights", source, on=["id"], when_matched={"delay": latest}, **options
+        ),
+    }[place]
+    with pytest.raises(Invalid, match="load it again and repeat the change") as refused:
+        call()
+    assert (refused.value.code, late) == ("isolation-conflict", ["isolation-conflict"])
+    assert {row["id"]: row["delay"] for row in content(there) if row["id"] in (0, 5, None)} == {0: 0, 5: 15, None: 9}
 
 
 def test_a_function_as_the_source_reads_the_table_in_each_attempt(

@@ -15,7 +15,7 @@ from rootline import Invalid
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.spark.options import parse_options
-from rootline.spark.row_change_job import begun, read_condition
+from rootline.spark.row_change_job import begun, own_part, read_condition
 from tests.catalog.iceberg_tables import FolderCatalog
 
 
@@ -37,6 +37,18 @@ def test_a_condition_is_read_by_rootline_only_where_spark_means_the_same(flights
         f"id in ({', '.join(map(str, range(20_000)))})",
     ):
         assert read_condition(other, schema) is None
+
+
+def test_the_part_of_a_condition_for_one_side_is_true_wherever_the_condition_is() -> None:
+    for condition, part in (
+        ("target.id = source.id and target.id > 5 and TARGET.carrier = 'and'", "(id > 5) and (carrier = 'and')"),
+        ("target.id > 5 and (source.id = target.id or target.id = 7)", "(id > 5)"),
+        ("target.id > 5 or source.id = target.id", None),
+        ("target.null = 5 and target.id = source.id", None),
+        ("case when source.op and target.id = 5 and source.op then true end", None),
+        ("target.id between source.id and target.id", None),
+    ):
+        assert own_part(condition, "target") == part
 
 
 def test_a_table_whose_own_columns_hide_where_rows_are_is_refused(lake: Lake, folder: Any, tmp_path: Path) -> None:

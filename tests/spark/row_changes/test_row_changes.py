@@ -127,6 +127,19 @@ def test_a_merge_updates_inserts_and_deletes_in_one_commit(
     assert list(there.check()) == []
 
 
+def test_a_merge_compares_keys_as_the_table_stores_them_so_that_it_inserts_them_once(
+    spark: SparkSession, lake: Lake, options: dict[str, Any]
+) -> None:
+    schema = pa.schema([("plane", pa.uuid()), ("share", pa.float32()), ("n", pa.int64())])
+    table = lake.create_table("demo.keys", schema)
+    plane = "0123ABCD-0123-4567-89AB-0123456789AB"
+    source = spark.createDataFrame([(plane, Decimal("0.1"), 1)], "plane string, share decimal(2, 1), n long")
+    for key, first in (("plane", (0, 1)), ("share", (1, 0))):
+        merged = [rootline.spark.merge_into(spark, "demo.keys", source, on=[key], **options) for _ in range(2)]
+        assert [(each.updated, each.inserted) for each in merged] == [first, (1, 0)]
+    assert table.scan(columns=["n"]).to_arrow().to_pylist() == [{"n": 1}]
+
+
 def test_rows_change_in_a_table_whose_columns_are_called_as_a_change_calls_its_own(
     spark: SparkSession, lake: Lake, options: dict[str, Any]
 ) -> None:
