@@ -156,7 +156,7 @@ def test_metrics_that_cannot_be_served_are_refused_and_a_session_goes_on_without
         serve_metrics(spark, served.port)
     with serve_metrics(spark, 0), pytest.raises(Invalid, match="served already: stop them first"):
         serve_metrics(spark, 0)
-    with pytest.raises(Invalid, match="port is 70000: give one up to 65535"):
+    with pytest.raises(Invalid, match="port is 70000: give 65535 or less"):
         serve_metrics(spark, 70_000)
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()

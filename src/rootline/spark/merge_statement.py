@@ -373,8 +373,8 @@ class _Joined:
         return rows.select("*", _first(flags).alias(name)).where(sql.col(name).isNotNull()), sql.col(name)
 
     def _source_keys(self) -> dict[str, Column]:
-        """The keys of the source's rows, as the table would store them. Otherwise each merge would insert a key again
-        whose stored value differs from the given one: a UUID in upper case, a decimal in a column of floats.
+        """The keys of the source's rows, as the table would store them. Otherwise each merge would insert a key whose
+        stored value differs from the given one: a UUID in upper case, a decimal in a column of floats.
         """
         keys = cast_values(self.source, {name: _of(_SOURCE, name) for name in self.keys}, types_of(self.begin))
         kinds = {field.name: field.field_type for field in self.begin.definition.schema.fields}

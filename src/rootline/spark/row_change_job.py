@@ -373,7 +373,7 @@ def carried_out(
                 "isolation-conflict",
                 f"{options.table}: another commit changed the table while the change ran, and a DataFrame or a view "
                 "that it uses has read an older version: pass a function that returns the source (source=lambda: …), "
-                "in which the table is loaded, or load it again and repeat the change",
+                "in which the table is loaded, or load it anew and repeat the change",
             )
         earlier.update(reads)
         return _planned(spark, begin, _run(frame, options, begin, may_repeat=may_repeat), mode)
@@ -425,7 +425,7 @@ _PINNED: Final = ("versionAsOf", "snapshotId", "timestampAsOf", "tag")
 def reads_of(frame: DataFrame, options: SourceOptions) -> frozenset[int]:
     """Numbers of the reads of the table in the plan of a DataFrame, except of versions that their options name.
 
-    A read that is used again keeps its number. Rows that Spark has copied, as by `checkpoint`, do not count. Without a
+    A read that is used twice has one number. Rows that Spark has copied, as by `checkpoint`, do not count. Without a
     JVM (Spark Connect) no read is found.
     """
     java, machine = getattr(frame, "_jdf", None), getattr(frame.sparkSession, "_jvm", None)

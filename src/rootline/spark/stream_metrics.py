@@ -228,7 +228,7 @@ def serve_metrics(spark: SparkSession, port: int = DEFAULT_PORT, host: str = "12
     if classic_context(spark) is None:
         raise Invalid("setting-invalid", "serve_metrics needs Spark's driver in this process, not Spark Connect")
     if not 0 <= checks.whole(port, "port") <= _PORT_MAX:
-        raise Invalid("setting-invalid", f"port is {port}: give one up to {_PORT_MAX}, or 0 to let the system pick one")
+        raise Invalid("setting-invalid", f"port is {port}: give {_PORT_MAX} or less, or 0 to let the system pick one")
     metrics = StreamMetrics(CollectorRegistry())
     listener = QueryListener(metrics)
     try:

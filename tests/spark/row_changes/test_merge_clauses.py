@@ -370,7 +370,7 @@ def test_a_view_that_has_read_the_table_is_refused_after_a_conflict_wherever_it_
             spark, "demo.flights", source, on=["id"], when_matched={"delay": latest}, **options
         ),
     }[place]
-    with pytest.raises(Invalid, match="load it again and repeat the change") as refused:
+    with pytest.raises(Invalid, match="load it anew and repeat the change") as refused:
         call()
     assert (refused.value.code, late) == ("isolation-conflict", ["isolation-conflict"])
     assert {row["id"]: row["delay"] for row in content(there) if row["id"] in (0, 5, None)} == {0: 0, 5: 15, None: 9}
