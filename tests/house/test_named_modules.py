@@ -23,8 +23,8 @@ CONFIGURATION: Final = (".toml", ".yml", ".yaml", ".service", ".json")
 OTHER_NAMES: Final = {
     "groups of table properties": "append compact convert drop expire export flush names rows sweep verify",
     "keys of a root's header, words of a snapshot's summary": "blocks contents definition digest drops entries expiry "
-    "horizon ledger left marks name offsets outcomes profile progress refused removals snapshot table tags totals version "
-    "view writer",
+    "horizon ledger left marks name offsets outcomes profile progress refused removals snapshot table tags totals "
+    "version view writer",
     "topics": "frontiers intents parked verdicts",
     "headers of records": "content headers lake log partition",
     "attributes of spans and of requests": "authorized code intent_id verdict",
