@@ -7,7 +7,6 @@ Invariants: everything that was started ends with the run; a judgement that fail
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -23,13 +22,13 @@ from rootline.schemas.verdict import VerdictKind
 from rootline.tree.parts.locations import ORPHAN_AGE_PROPERTY
 from tests.kafka.chaos.crowd import elapsed
 from tests.services.constant_ingest.fast_clock import FastClock
+from tests.services.constant_ingest.fast_dates import running_fast_dates
 from tests.services.constant_ingest.gate import Gate
 from tests.services.constant_ingest.report import Report, upkeep_of, wanted_upkeep
 from tests.services.constant_ingest.side import BARE, WITH_UPKEEP, FastLake, Load, Side
 from tests.services.constant_ingest.writers import TABLE
 from tests.services.kafka_service import KafkaService
 from tests.services.s3_service import S3Service
-from tests.services.service_process import HOST, ServiceProcess, free_port
 
 LEAPS: Final = 9
 """Of nearly a day each: so the horizon, which stays eight days behind, passes the beginning of the run."""
@@ -37,7 +36,6 @@ _LEAPS_FROM, _LEAPS_TO = 0.45, 0.6
 _SAMPLE_S: Final = 5.0
 _RETENTION_MIN_S: Final = 600
 _TELL_S: Final = 15.0
-_PROXY: Final = (sys.executable, "-m", "tests.services.constant_ingest.fast_dates")
 _LATE_MAX: Final = 20
 _PATIENCE_S: Final = 300.0
 _PATIENT: Final = {"request_timeout_s": 60.0, "delivery_timeout_s": 120.0, "session_timeout_s": 60.0}
@@ -236,13 +234,7 @@ def proof(s3: S3Service, kafka: KafkaService, folder: Path, plan: Plan, tell: Ca
     assert s3.folder is not None, "this proof needs a store of its own: unset ROOTLINE_TEST_S3"
     clock = FastClock.make(folder / "clock", plan.speed)
     with ExitStack() as around:
-        port = free_port()
-        host, upstream = s3.address
-        words = [*_PROXY, str(clock.path), host, str(upstream), str(port)]
-        proxy = ServiceProcess(words, folder / "fast-dates.log")
-        around.callback(proxy.stop)
-        proxy.wait_ready(port)
-        fast = replace(s3, endpoint=f"http://{HOST}:{port}")
+        fast = replace(s3, endpoint=around.enter_context(running_fast_dates(s3, clock, folder / "fast-dates.log")))
         gate = Gate()
         load = Load(gate, plan.writers, plan.readers, plan.think_s, plan.retention_s / plan.speed / 2)
         sides = []

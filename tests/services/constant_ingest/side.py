@@ -32,7 +32,7 @@ from tests.services.constant_ingest.writers import SCHEMA, TABLE, Writers
 from tests.services.service_process import ServiceProcess
 from tests.support.opened_sessions import nothing_known
 
-_SETTINGS: Final = {
+SERVICE_SETTINGS: Final = {
     "ROOTLINE_COORDINATOR__VERDICTS_LOGGED_PER_S": "20",
     "ROOTLINE_COORDINATOR__REQUEST_TIMEOUT_S": "60",
     "ROOTLINE_S3__CONNECT_TIMEOUT_S": "60",
@@ -109,7 +109,7 @@ class Side:
     def start(self) -> None:
         """Its services, and the table."""
         assert self.lake.clock is not None
-        environment = {**self.lake.environment(), **_SETTINGS, CLOCK: str(self.lake.clock.path)}
+        environment = {**self.lake.environment(), **SERVICE_SETTINGS, CLOCK: str(self.lake.clock.path)}
         for role in ("coordinator", "worker"):
             command = (sys.executable, "-m", "tests.services.constant_ingest.fast_service", role)
             log = self.folder / f"{self.name}-{role}.log"
@@ -142,7 +142,9 @@ class Side:
     def check(self) -> str:
         """What `rootline check` says; empty: it is clean."""
         words = ("check", TABLE, "--data-files", "sizes")
-        checking = RootlineProcess(f"{self.name}-check", words, {**self.lake.environment(), **_SETTINGS}, self.folder)
+        checking = RootlineProcess(
+            f"{self.name}-check", words, {**self.lake.environment(), **SERVICE_SETTINGS}, self.folder
+        )
         checking.start()
         with ending(checking):
             code = checking.wait(_CHECK_PATIENCE_S)

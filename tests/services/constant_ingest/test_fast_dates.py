@@ -11,7 +11,7 @@ import pytest
 from rootline.ports.object_store import PutStatus
 from rootline.schemas.identifiers import ObjectKey
 from tests.services.constant_ingest.fast_clock import LEAP_MS, FastClock
-from tests.services.constant_ingest.fast_dates import FastDates
+from tests.services.constant_ingest.fast_dates import FastDates, running_fast_dates
 from tests.services.s3_service import S3Service
 
 pytestmark = pytest.mark.services
@@ -53,3 +53,21 @@ async def test_every_date_that_a_store_tells_is_the_fast_clocks_and_an_object_ke
     await store.close()
     await remover.close()
     server.close()
+
+
+async def test_an_object_that_was_stored_before_the_proxy_began_keeps_its_date(
+    s3_service: S3Service, tmp_path: Path
+) -> None:
+    key, store = ObjectKey("a/b"), s3_service.store("fast-dates-before")
+    await store.put_if_absent(key, b"body")
+    stored_ms = await store.stored_ms(key)
+    clock = FastClock.make(tmp_path / "clock", 60)
+    clock.leap()
+    with running_fast_dates(s3_service, clock, tmp_path / "proxy.log") as endpoint:
+        fast = replace(s3_service, endpoint=endpoint)
+        later, remover = fast.store("fast-dates-before"), fast.remover("fast-dates-before")
+        assert await later.stored_ms(key) == stored_ms
+        assert [item.last_modified_ms async for page in remover.inventory("a/") for item in page] == [stored_ms]
+        await later.close()
+        await remover.close()
+    await store.close()

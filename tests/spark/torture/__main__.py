@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from tests.kafka.kafka_lake import KafkaLake
 from tests.services.kafka_service import running_kafka
 from tests.services.s3_service import running_s3
+from tests.spark.machine.spark_software import spark_variables
 from tests.spark.torture.tortured_lake import Torture, tortured
 
 
@@ -20,9 +22,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="chooses sources and deaths (default: a fresh one)")
     parser.add_argument("--seconds", type=float, default=300, help="how long drivers die")
-    parser.add_argument("--drivers", type=int, default=2, help="each has two streams")
+    parser.add_argument("--drivers", type=int, default=2, help="every other one writes by Spark's own writer, to S3A")
+    parser.add_argument("--days", type=int, default=9, help="that pass in the end, until orphans are deleted (0: none)")
     parser.add_argument("--folder", type=Path, default=None, help="where a folder with the logs is made")
     options = parser.parse_args()
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")  # a life is short
+    os.environ.update(spark_variables())
     seed = secrets.randbelow(10**9) if options.seed is None else options.seed
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
@@ -34,13 +39,13 @@ def main() -> int:
     try:
         with running_s3(places[0]) as s3, running_kafka(places[1]) as kafka:
             address = KafkaLake(s3, kafka.with_topics(partitions=2))
-            torture = Torture(options.seconds, seed, options.drivers)
+            torture = Torture(options.seconds, seed, options.drivers, days=options.days)
             outcome = tortured(address, folder, torture, lambda line: print(line, flush=True))
     except BaseException:
         traceback.print_exc()
         print(f"FAILED: {again}")
         return 1
-    print(outcome)
+    print("\n".join(outcome.text()))
     print(f"FAILED: {again}" if outcome.faults else f"held: seed {seed}; logs in {folder}", flush=True)
     return 1 if outcome.faults else 0
 

@@ -53,7 +53,13 @@ class MortalDriver:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.torture.job", self.job.to_json()],
-                env={**os.environ, **self.environment, PHASE_VARIABLE: str(mark), "PYTHONPATH": _python_path()},
+                env={
+                    **os.environ,
+                    **self.environment,
+                    PHASE_VARIABLE: str(mark),
+                    "PYTHONPATH": _python_path(),
+                    "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -15,7 +15,7 @@ from tests.spark.torture.tortured_lake import Torture, tortured
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
 
-def test_a_driver_that_dies_while_its_batch_is_committed_leaves_the_tables_as_their_sources_say(
+def test_drivers_that_die_while_their_batches_are_committed_leave_the_tables_as_their_sources_say(
     kafka_service: KafkaService,
     s3_service: S3Service,
     tmp_path: Path,
@@ -24,7 +24,7 @@ def test_a_driver_that_dies_while_its_batch_is_committed_leaves_the_tables_as_th
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", warm_workers)
     address = KafkaLake(s3_service, kafka_service.with_topics(partitions=2))
-    torture = Torture(0, 7, drivers=1, phases=(Phase.ZOMBIE,), files=(1, 2), master="local[2]")
+    torture = Torture(0, 7, phases=(Phase.ZOMBIE, Phase.BEFORE_UPLOADS), files=(1, 2), master="local[2]")
     outcome = tortured(address, tmp_path, torture, print)
-    assert (outcome.faults, outcome.deaths) == ([], {Phase.ZOMBIE: 1})
-    assert outcome.changes >= 1
+    assert (outcome.faults, outcome.deaths) == ([], {Phase.ZOMBIE: 1, Phase.BEFORE_UPLOADS: 1})
+    assert outcome.changes >= 2
