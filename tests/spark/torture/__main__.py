@@ -14,6 +14,7 @@ from tests.kafka.kafka_lake import KafkaLake
 from tests.services.kafka_service import running_kafka
 from tests.services.s3_service import running_s3
 from tests.spark.machine.spark_software import spark_variables
+from tests.spark.machine.warm_workers import warm_python
 from tests.spark.torture.tortured_lake import Torture, tortured
 
 
@@ -37,7 +38,8 @@ def main() -> int:
         place.mkdir()
     again = f"python -m tests.spark.torture --seed {seed} --seconds {options.seconds:.0f}; logs in {folder}"
     try:
-        with running_s3(places[0]) as s3, running_kafka(places[1]) as kafka:
+        with running_s3(places[0]) as s3, running_kafka(places[1]) as kafka, warm_python() as command:
+            os.environ["PYSPARK_PYTHON"] = command
             address = KafkaLake(s3, kafka.with_topics(partitions=2))
             torture = Torture(options.seconds, seed, options.drivers, days=options.days)
             outcome = tortured(address, folder, torture, lambda line: print(line, flush=True))

@@ -103,6 +103,7 @@ def session(master: str, lane: Lane) -> SparkSession:
         "python.daemon.module": "rootline.spark.daemon",
         "sql.shuffle.partitions": "1",
         "executor.memory": "512m",
+        "executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         "sql.codegen.wholeStage": "false",
         "sql.codegen.factoryMode": "NO_CODEGEN",
     }

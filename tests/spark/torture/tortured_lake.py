@@ -84,7 +84,7 @@ class Torture:
     seed: int
     drivers: int = 2
     phases: Sequence[Phase] = tuple(Phase)
-    files: tuple[int, int] = (4, 10)
+    files: tuple[int, int] = (3, 8)
     master: str = "local-cluster[1,2,600]"
     days: int = 0
 
@@ -148,6 +148,8 @@ def tortured(address: KafkaLake, folder: Path, torture: Torture, tell: Callable[
         _judge(lake, outcome, drivers, [source for own in sources for source in own])
     outcome.upkeep = upkeep_of(RootlineProcess("worker", (), {}, folder).lines()).committed
     if torture.days:
+        for line in outcome.text():
+            tell(line)
         unnamed, _ = outcome.orphans
         with swept(address, folder, TABLES, torture.days, tell) as (lake, left):
             outcome.faults += [f"still stored after {torture.days} days: {key}" for key in left]
