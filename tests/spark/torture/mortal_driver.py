@@ -22,7 +22,8 @@ from tests.services.process_bond import bound
 from tests.spark.torture.job import Job
 from tests.spark.torture.killing_source import PHASE_VARIABLE, Phase
 
-PATIENCE_S = 600.0
+PATIENCE_S = 1800.0
+"""A busy machine, and a driver that reads its sources to their ends."""
 _LAST_TRIES = 3
 _EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Invalid|Unavailable|Rejected|Corrupt)\b.*: ")
 
