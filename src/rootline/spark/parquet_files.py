@@ -58,7 +58,7 @@ from rootline.spark.hadoop_bucket import (
 from rootline.spark.options import SourceOptions
 from rootline.spark.rewrite_jobs import on_cluster
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
-from rootline.storage.rows.parquet_file import ParquetRows
+from rootline.storage.rows.parquet_file import ParquetRows, batches_by_size
 from rootline.storage.rows.stored_rows import PartReads, find_stored
 from rootline.storage.stored_objects import gather_bounded, parts_of, stored_key
 from rootline.tree.scan.file_task import FileTask
@@ -490,5 +490,5 @@ def _is_sorted(path: str, schema: Schema, order: SortOrder) -> bool:
     own = Schema(*(schema.fields[at] for at in tops))
     names = [field.name for field in own.fields]
     with pq.ParquetFile(path) as file:
-        pieces = (pa.Table.from_batches([batch]).select(names) for batch in file.iter_batches(columns=names))
+        pieces = (pa.Table.from_batches([batch]).select(names) for batch in batches_by_size(file, names))
         return are_sorted(pieces, order, column_paths(own))
