@@ -309,7 +309,7 @@ def _check_whole(batch: DataFrame, writer: tuple[str | None, str, str], number: 
         raise Invalid(
             "setting-invalid",
             f"{writer[1]}: batch {number} was appended already, with another DataFrame. Only one of the two would be "
-            "added, because both have one name: append their union, or give each batch_appender a writer_id of its own",
+            "added, because both have one name: append their union, or give each batch_appender its own writer_id",
         )
     _latest[writer] = found
 
