@@ -247,3 +247,32 @@ def test_each_batch_of_a_stream_is_appended_once(
         append(spark.readStream.schema(schema).parquet(str(source)))
     with pytest.raises(Invalid, match="writer_id"):
         appender(frame_of(spark), 1)
+
+
+def test_a_query_that_appends_a_batch_in_parts_fails_and_loses_none(
+    spark: SparkSession, flights: TableHandle, folder: Path, tmp_path: Path
+) -> None:
+    """Both parts have the name of the batch, so the second one would be taken for a replay of the first."""
+    first, second = (rootline.spark.batch_appender("demo.flights", warehouse=str(folder)) for _ in range(2))
+    named = rootline.spark.batch_appender("demo.flights", warehouse=str(folder), writer_id="the late ones")
+    frame_of(spark, partitions=1).write.parquet(str(tmp_path / "source"))
+
+    def run(each: Callable[[DataFrame, int], None]) -> None:
+        stream = spark.readStream.schema("id long, carrier string, delay double").parquet(str(tmp_path / "source"))
+        stream = stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        stream.trigger(availableNow=True).start().awaitTermination()
+
+    def in_parts(batch: DataFrame, number: int) -> None:
+        first(batch.where("delay < 4"), number)
+        second(batch.where("delay >= 4"), number)
+
+    def again_and_named(batch: DataFrame, number: int) -> None:
+        for _ in range(2):  # as a function does that tries again
+            first(batch.where("delay < 4"), number)
+        named(batch.where("delay >= 4"), number)
+
+    with pytest.raises(Exception, match="batch 0 was appended already, with another DataFrame"):
+        run(in_parts)
+    assert flights.scan().count() == 4
+    run(again_and_named)
+    assert flights.scan().count() == 12

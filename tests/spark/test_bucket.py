@@ -6,7 +6,9 @@ import json
 import logging
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import duckdb
@@ -18,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from structlog.testing import capture_logs
 
 import rootline.spark
+from rootline.adapters.memory import MemoryIntentLog
+from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
@@ -27,11 +31,13 @@ from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import OwnKind, own_kind
 from rootline.spark import connection, hadoop_bucket
 from rootline.spark.options import parse_options
+from tests.services.recording_proxy import Fate, recording_proxy
 from tests.services.s3_service import SECRET, S3Service
 from tests.spark.conftest import FLIGHTS
 from tests.spark.file_stream import PATIENCE_S
 from tests.spark.test_append import comparable
 from tests.spark.test_append_kinds import NESTED, NESTED_DDL, drawn, frame_of
+from tests.support.opened_sessions import nothing_known
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 COLUMNS = "id long, carrier string, delay double"
@@ -330,6 +336,39 @@ def test_uploads_of_two_attempts_of_one_task_are_refused(bucket: Bucket) -> None
         bucket.lake.holder.run(attempted)
 
 
+async def test_a_store_that_does_not_answer_some_requests_costs_no_job(s3_service: S3Service) -> None:
+    """Each kind of request of the driver fails once, and one upload is completed without an answer."""
+    store, place = s3_service.store(), "data/spark-write=1"
+    folder, key = f"demo/flights/{place}", ObjectKey(f"demo/flights/{place}/part-0.parquet")
+    own = store.url_of(key).removeprefix(f"s3://{s3_service.bucket}/")
+    at: dict[str, Any] = {"Bucket": s3_service.bucket, "Key": own}
+    client = await store._opened()
+    upload = (await client.create_multipart_upload(**at))["UploadId"]
+    part = await client.upload_part(**at, UploadId=upload, PartNumber=1, Body=b"rows")
+    stated = {
+        "uri": "/attempt_202611290230_0001_m_000000_0/",
+        "bucket": s3_service.bucket,
+        "destinationKey": own,
+        "uploadId": upload,
+        "etags": [part["ETag"]],
+        "length": 4,
+    }
+    pending = ObjectKey(f"{folder}/__magic_job-rootline/part-0.parquet.pending")
+    await store.put_if_absent(pending, json.dumps(stated).encode())
+    once = (Fate.ANSWERED_503, Fate.RELAYED)  # LIST, GET, then POST and the HEAD after it
+    async with recording_proxy(s3_service.address, *once, *once, *once, Fate.REPLY_LOST) as proxy:
+        failing = s3_service.store(own.removesuffix(f"/{key}"), endpoint=proxy.endpoint)
+        session = Session(failing, MemoryIntentLog(), SystemEnvironment(), failing.close, nothing_known)
+        [file] = await hadoop_bucket._completed(session, TABLE, place)
+        await failing.close()
+    assert (file.location, file.length) == (f"{place}/part-0.parquet", 4)
+    found = await store.get(key)
+    await store.close()
+    assert found is not None
+    assert found.body == b"rows"
+    assert " ".join(request.method for request in proxy.requests) == "GET GET GET GET POST HEAD POST HEAD"
+
+
 def test_a_setting_of_the_session_is_kept_and_what_it_lacks_is_handed_over_without_a_log_line(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -355,7 +394,29 @@ def test_a_setting_of_the_session_is_kept_and_what_it_lacks_is_handed_over_witho
         assert conf.get("fs.s3a.bucket.ours.endpoint.region") == "auto"
         assert conf.get("fs.s3a.bucket.ours.secret.key") == SECRET
         assert conf.get("fs.s3a.secret.key") != SECRET, "it is for one bucket alone"
+        assert conf.get("fs.s3a.bucket.ours.session.token") == "", "or these keys would go with AWS_SESSION_TOKEN"
     finally:
-        for setting in ("endpoint", "path.style.access", "endpoint.region", "access.key", "secret.key"):
+        for setting in (*hadoop_bucket._PLACE, *hadoop_bucket._KEYS):
             for bucket in ("theirs", "ours"):
                 conf.unset(f"fs.s3a.bucket.{bucket}.{setting}")
+
+
+def test_a_thread_that_hands_over_keys_is_quiet_though_another_one_ends(caplog: pytest.LogCaptureFixture) -> None:
+    """Many threads append at a time, and each of them may be the first to use the bucket."""
+    logger, found = logging.getLogger("py4j.clientserver"), list[bool]()
+    begun, ended = Event(), Event()
+    caplog.set_level(logging.DEBUG, logger.name)
+
+    def other() -> None:
+        with hadoop_bucket._py4j_is_quiet():
+            begun.set()
+            ended.wait(PATIENCE_S)
+            found.append(logger.isEnabledFor(logging.DEBUG))
+
+    with ThreadPoolExecutor(1) as thread:
+        with hadoop_bucket._py4j_is_quiet():
+            running = thread.submit(other)
+            begun.wait(0.5)  # in vain, as the other one waits
+        ended.set()
+        running.result(PATIENCE_S)
+    assert (found, logger.isEnabledFor(logging.DEBUG)) == ([False], True)

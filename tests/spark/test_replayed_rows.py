@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
 from rootline.connect import connect
 from rootline.schemas.errors import Invalid
@@ -59,8 +60,14 @@ def test_a_writer_of_ones_own_that_counts_from_0_again_is_told_that_its_rows_are
     assert sink.rows() == 45
 
 
-def test_a_query_that_is_named_by_its_checkpoint_may_replay_other_rows(tmp_path: Path) -> None:
+def test_a_query_that_is_named_by_its_checkpoint_may_replay_other_rows_and_a_line_warns(tmp_path: Path) -> None:
     sink = Sink(tmp_path)
-    assert sink.send("spark/query", 0, 10) is VerdictKind.COMMITTED
-    assert sink.send("spark/query", 0, 11) is VerdictKind.DUPLICATE
+    with capture_logs() as logs:
+        assert sink.send("spark/query", 0, 10) is VerdictKind.COMMITTED
+        assert sink.send("spark/query", 0, 10) is VerdictKind.DUPLICATE
+    assert [line for line in logs if line.get("action") == "batch-replayed"] == []
+    with capture_logs() as logs:
+        assert sink.send("spark/query", 0, 11) is VerdictKind.DUPLICATE
+    [line] = [line for line in logs if line.get("action") == "batch-replayed"]
+    assert (line["batch"], line["version"], line["rows"], line["rows_committed"]) == (0, 1, 11, 10)
     assert sink.rows() == 10

@@ -28,7 +28,7 @@ from pyiceberg.types import NestedField, PrimitiveType, TimestamptzNanoType, Tim
 
 from rootline.client import checks
 from rootline.client.column_statistics import ColumnTally, column_paths
-from rootline.client.data_file_writer import FileDescriber, split_offsets_of
+from rootline.client.data_file_writer import FileDescriber, check_texts, split_offsets_of
 from rootline.client.partition_split import split_by_partition
 from rootline.schemas import intent
 from rootline.schemas.bytes.single_values import to_generic
@@ -36,7 +36,7 @@ from rootline.schemas.content_entry import Bound
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.storage.rows.arrow_types import arrow_schema_of, arrow_type_of, as_type
-from rootline.storage.rows.parquet_file import open_parquet
+from rootline.storage.rows.parquet_file import batches_by_size, open_parquet
 from rootline.storage.rows.row_projection import RowProjection, finder_for, initial_default
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -196,6 +196,7 @@ def _scan_file(file: pa.NativeFile, definition: TableDefinition, location: str, 
     row_count = 0
     try:
         for rows in _pieces(parquet, definition, location, constants):
+            check_texts(rows, location, row_count)
             row_count += rows.num_rows
             for part in split_by_partition(rows, definition, spec, paths):
                 if values is not None and not _is_same(values, part.values):
@@ -227,8 +228,8 @@ def _pieces(
     batches: list[pa.RecordBatch] = []
     size = pieces = 0
     try:
-        for batch in parquet.iter_batches():
-            batches.append(projection.columns(batch, fields))
+        for batch in batches_by_size(parquet, made=lambda batch: projection.columns(batch, fields)):
+            batches.append(batch)
             size += batch.nbytes
             if size >= _PIECE_BYTES:
                 yield pa.Table.from_batches(batches, schema)

@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,9 +52,10 @@ from rootline.schemas.table_properties import whole_number
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.root_reader import newest_root
 from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
-from rootline.storage.stored_objects import StoredFile, store_dated, stored_dates, stored_files
+from rootline.storage.stored_objects import DatedBody, StoredFile, store_dated, stored_dates, stored_files
 from rootline.tree.proof.file_proof import statistics_of
 
+T = TypeVar("T")
 _ATTEMPTS: Final = 5
 _RETRY: Final = RetryPolicy(delay_s_min=0.25, delay_s_max=2.0)
 _AT_ONCE: Final = 8
@@ -85,23 +86,34 @@ async def upload_all(session: Session, table: TableName, files: Iterable[tuple[s
 
 async def _upload(session: Session, table: TableName, location: str, body: bytes) -> None:
     key = key_of(table, location)
+
+    async def attempt() -> tuple[int, DatedBody]:
+        return session.environment.now_ms(), await store_dated(session.store, key, body)
+
+    begun_ms, stored = await repeated(session, attempt, f"{key}: not stored")
+    if stored.body != body:
+        raise Internal("invariant-broken", f"{key}: an object of this fresh name has other bytes than were written")
+    session.uploads.note(table, location, begun_ms if stored.stored_ms is None else stored.stored_ms)
+
+
+async def repeated(session: Session, attempt: Callable[[], Awaitable[T]], failure: str) -> T:
+    """The result of an attempt that may be repeated, with a few repetitions if the store does not answer.
+
+    Raises:
+        Unavailable: `store-unavailable`, after several attempts, beginning with `failure`; `store-denied`, after the
+            first.
+    """
     reason = ""
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            await asyncio.sleep(_RETRY.after_failure(attempt, session.environment.jitter()))
-        begun_ms = session.environment.now_ms()
+    for failures in range(_ATTEMPTS):
+        if failures:
+            await asyncio.sleep(_RETRY.after_failure(failures, session.environment.jitter()))
         try:
-            stored = await store_dated(session.store, key, body)
+            return await attempt()
         except Unavailable as error:
             if error.code == "store-denied":  # a retry does not help
                 raise
             reason = error.message
-            continue
-        if stored.body != body:
-            raise Internal("invariant-broken", f"{key}: an object of this fresh name has other bytes than were written")
-        session.uploads.note(table, location, begun_ms if stored.stored_ms is None else stored.stored_ms)
-        return
-    raise Unavailable("store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; last error: {reason}")
+    raise Unavailable("store-unavailable", f"{failure} in {_ATTEMPTS} attempts; last error: {reason}")
 
 
 async def oldest_listed(session: Session, table: TableName, locations: Sequence[str]) -> int | None:

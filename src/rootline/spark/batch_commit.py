@@ -208,13 +208,14 @@ def _check_same_rows(lake: Lake, verdict: Verdict, batch: WrittenBatch, options:
     """Compare a batch whose verdict is `DUPLICATE` with the version in which it was committed.
 
     A replay has the same rows in other files. After a deleted checkpoint, however, a query counts from 0 again and
-    reuses the sequences of earlier batches if the user named the writer.
+    reuses the sequences of earlier batches if the user named the writer. So does a query whose checkpoint was replaced
+    by an older copy. Its replays may also differ because its source does, so for them there is only a warning.
 
     Raises:
         Invalid: `sequence-reused`, that version added another number of rows.
     """
     version = verdict.version
-    if version is None or batch.writer_id is None or batch.writer_id.startswith(QUERY_WRITER_PREFIX):
+    if version is None or batch.writer_id is None:
         return
     rows = batch.row_count
 
@@ -228,7 +229,19 @@ def _check_same_rows(lake: Lake, verdict: Verdict, batch: WrittenBatch, options:
         added, is_alone = lake.holder.run(brought)
     except (Corrupt, KeyError):  # the version expired, so its rows cannot be compared
         return
-    if rows > added or (is_alone and rows != added):
+    if rows <= added and not (is_alone and rows != added):
+        return
+    if batch.writer_id.startswith(QUERY_WRITER_PREFIX):
+        _log.warning(
+            "a replayed batch has other rows, which were not added",
+            action="batch-replayed",
+            table=options.table,
+            batch=batch.sequence,
+            version=version,
+            rows=rows,
+            rows_committed=added,
+        )
+    else:
         raise Invalid(
             "sequence-reused",
             f"{options.table}: batch {batch.sequence} of writer {batch.writer_id!r} was committed in version {version} "

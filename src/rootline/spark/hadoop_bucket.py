@@ -38,9 +38,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from rootline.client.new_files import upload_all
+from rootline.client.new_files import repeated, upload_all
 from rootline.client.session import Session
 from rootline.connect import engine_storage, store_settings, warehouse_url
 from rootline.ports.object_store import CopiedBytes, ObjectUploads, PendingUpload
@@ -72,6 +73,14 @@ _MAGIC: Final = "fs.s3a.capability.magic.committer"
 _IN_MEMORY: Final = "fs.s3a.committer.magic.track.commits.in.memory.enabled"
 _CHECKSUM: Final = "fs.s3a.create.checksum.algorithm"
 _reached: Final[dict[tuple[str, str], str | None]] = {}
+_quiet: Final = Lock()
+_ASKING_ONCE: Final = {
+    "attempts.maximum": "1",
+    "retry.limit": "1",
+    "connection.establish.timeout": "5s",
+    "connection.timeout": "5s",
+}
+"""Settings for the check alone. With S3A's own ones, a check of a store that does not answer took three minutes."""
 
 
 def url_for_spark(url: str) -> str:
@@ -105,10 +114,14 @@ def why_unreached(spark: SparkSession, warehouse: str, *, to_write: bool = False
         ours = engine_storage(url, store_settings().s3, share_keys=True)
         try:
             _hand_over(spark, bucket, ours)
-            path = java.org.apache.hadoop.fs.Path(f"{url_for_spark(url)}/")
-            files = path.getFileSystem(_conf(spark))
-            files.exists(path)
-            _reached[known] = _why_not_written(files, path)
+            path, asking = java.org.apache.hadoop.fs.Path(f"{url_for_spark(url)}/"), _conf(spark)
+            for name, value in _ASKING_ONCE.items():
+                asking.set(f"fs.s3a.bucket.{bucket}.{name}", value)
+            files = java.org.apache.hadoop.fs.FileSystem.newInstance(path.toUri(), asking)
+            with contextlib.closing(files):
+                if not files.exists(path):
+                    return f"Spark does not find {url}: fs.s3a.endpoint or the keys of the session may be wrong for it"
+                _reached[known] = _why_not_written(files, path)
         except Exception as error:  # of many Java classes, some of which PySpark converts
             return f"Spark cannot read the bucket: {_kind_of(error)}"
     return _reached[known] if to_write else None
@@ -140,9 +153,11 @@ def _hand_over(spark: SparkSession, bucket: str, ours: Mapping[str, str]) -> Non
             names = [f"fs.s3a.{of}{name}" for name in group for of in ("", f"bucket.{bucket}.")]
             if any(_is_set(known, name) for name in names):
                 continue
-            for name, own in group.items():
-                if own in ours:
-                    shared.set(f"fs.s3a.bucket.{bucket}.{name}", ours[own])
+            given = {name: ours[own] for name, own in group.items() if own in ours}
+            if "access.key" in given:
+                given.setdefault("session.token", "")  # otherwise S3A uses Spark's copy of AWS_SESSION_TOKEN with it
+            for name, value in given.items():
+                shared.set(f"fs.s3a.bucket.{bucket}.{name}", value)
 
 
 def _is_set(conf: Any, name: str) -> bool:
@@ -155,14 +170,16 @@ def _is_set(conf: Any, name: str) -> bool:
 
 @contextlib.contextmanager
 def _py4j_is_quiet() -> Iterator[None]:
-    """Keep py4j from logging its commands, as it does at the level DEBUG."""
-    logger = logging.getLogger("py4j")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    """Keep py4j from logging its commands, as it does at the level DEBUG. One thread at a time, because the next one
+    would restore the level while this one still sends keys.
+    """
+    with _quiet:
+        level = logging.root.manager.disable
+        logging.disable(max(level, logging.DEBUG))
+        try:
+            yield
+        finally:
+            logging.disable(level)
 
 
 COMMITTED_IN_BUCKET: Final = {
@@ -255,12 +272,13 @@ async def _completed(session: Session, table: TableName, place: str) -> list[Upl
     store = session.store
     assert isinstance(store, ObjectUploads), "Spark wrote into a bucket"
     uploads, prefix = store, key_of(table, place)
-    keys = (await session.store.list(f"{prefix}/{_FOLDER}/")).keys
+    folder = f"{prefix}/{_FOLDER}/"
+    keys = (await repeated(session, partial(store.list, folder), f"{folder}: not listed")).keys
     named = [key for key in keys if key.endswith(_PENDING) and f"/{_TEMPORARY}/" not in key]
     attempts: defaultdict[str, set[str]] = defaultdict(set)
 
     async def read(key: ObjectKey) -> PendingUpload:
-        found = await session.store.get(key)
+        found = await repeated(session, partial(store.get, key), f"{key}: not read")
         try:
             stated = json.loads(found.body if found is not None else b"")
             [(task, attempt)] = _ATTEMPT.findall(stated["uri"])
@@ -285,6 +303,11 @@ async def _completed(session: Session, table: TableName, place: str) -> list[Upl
             f"{table}: a task died while it committed its files, and its next attempt wrote other ones. Nothing was "
             "committed: repeat the write",
         )
-    await gather_bounded(pending, uploads.complete_upload, _REQUESTS_AT_ONCE)
+
+    async def complete(upload: PendingUpload) -> None:
+        attempt = partial(uploads.complete_upload, upload)
+        await repeated(session, attempt, f"{upload.key}: its upload was not completed")
+
+    await gather_bounded(pending, complete, _REQUESTS_AT_ONCE)
     own = table_prefix(table)
     return [UploadedFile(upload.key.removeprefix(own), upload.length) for upload in pending]

@@ -287,6 +287,33 @@ def _append_files(
     )
 
 
+_RUN: Final = "spark.jobGroup.id"
+"""A local property that is the id of the query's run. Each run executes a batch once."""
+_latest: Final[dict[tuple[str | None, str, str], tuple[str, int, int]]] = {}
+"""The newest batch of each writer of a table: the query's run, the batch's number and the hash of its plan."""
+
+
+def _check_whole(batch: DataFrame, writer: tuple[str | None, str, str], number: int) -> None:
+    """Check that a query does not append a batch in parts, because all parts would have one name, and only one of them
+    would be added.
+
+    Raises:
+        Invalid: `setting-invalid`.
+    """
+    run = local_property(batch.sparkSession, _RUN)
+    if run is None:
+        return
+    found = (run, number, batch.semanticHash())
+    known = _latest.setdefault(writer, found)
+    if known[:2] == found[:2] and known != found:
+        raise Invalid(
+            "setting-invalid",
+            f"{writer[1]}: batch {number} was appended already, with another DataFrame. Only one of the two would be "
+            "added, because both have one name: append their union, or give each batch_appender its own writer_id",
+        )
+    _latest[writer] = found
+
+
 def batch_appender(
     name: str,
     *,
@@ -299,6 +326,7 @@ def batch_appender(
     """A function for `writeStream.foreachBatch` that appends each batch to a table, in one commit.
 
     The id of the query and the number of the batch identify a batch, so a batch that Spark repeats is committed once.
+    A function that appends a batch to one table in parts needs an appender with its own `writer_id` for each part.
 
     Args:
         name: `namespace.table`.
@@ -324,6 +352,7 @@ def batch_appender(
                 "or use writeStream.format('rootline')",
             )
         writer = writer_id or f"{QUERY_WRITER_PREFIX}{query_id}"
+        _check_whole(batch, (warehouse, table, writer), number)
         append(
             batch,
             table,

@@ -35,6 +35,7 @@ from pyiceberg.types import DoubleType, FloatType, ListType, MapType, NestedFiel
 
 from rootline.client.column_statistics import column_paths
 from rootline.client.data_file import DataFile
+from rootline.client.new_files import repeated
 from rootline.client.partition_split import are_sorted
 from rootline.client.session import Session, oldest_date
 from rootline.ports.object_store import ObjectFiles, ObjectStore, ObjectUploads
@@ -58,7 +59,7 @@ from rootline.spark.hadoop_bucket import (
 from rootline.spark.options import SourceOptions
 from rootline.spark.rewrite_jobs import on_cluster
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
-from rootline.storage.rows.parquet_file import ParquetRows
+from rootline.storage.rows.parquet_file import ParquetRows, batches_by_size
 from rootline.storage.rows.stored_rows import PartReads, find_stored
 from rootline.storage.stored_objects import gather_bounded, parts_of, stored_key
 from rootline.tree.scan.file_task import FileTask
@@ -386,7 +387,8 @@ async def _local(session: Session, table: TableName, location: str, scratch: IO[
     if isinstance(store, ObjectFiles):
         path = await store.path_of(key)
     else:
-        path = scratch.name if await _is_copied(store, key, scratch) else None
+        is_copied = await repeated(session, partial(_is_copied, store, key, scratch), f"{key}: not read")
+        path = scratch.name if is_copied else None
     if path is None:
         raise Invalid("file-missing", f"{key}: Spark wrote this file, but it does not exist: run the write again")
     return path
@@ -401,7 +403,7 @@ async def _stored(
         await store.make_durable(key)
     elif into != location:
         await copy_file(session, table, location, into, copy, same)
-    return await store.stored_ms(key)
+    return await repeated(session, partial(store.stored_ms, key), f"{key}: its date was not read")
 
 
 def _element_ids(fields: Sequence[NestedField]) -> Iterator[int | None]:
@@ -490,5 +492,5 @@ def _is_sorted(path: str, schema: Schema, order: SortOrder) -> bool:
     own = Schema(*(schema.fields[at] for at in tops))
     names = [field.name for field in own.fields]
     with pq.ParquetFile(path) as file:
-        pieces = (pa.Table.from_batches([batch]).select(names) for batch in file.iter_batches(columns=names))
+        pieces = (pa.Table.from_batches([batch]).select(names) for batch in batches_by_size(file, names))
         return are_sorted(pieces, order, column_paths(own))

@@ -301,18 +301,56 @@ def test_what_is_no_parquet_file_is_refused(body: bytes | None, code: str) -> No
     assert caught.value.code == code
 
 
+def texts(*values: bytes) -> pa.Array:
+    """Texts of these bytes, which Arrow does not check."""
+    return pa.Array.from_buffers(pa.string(), len(values), pa.array(values, pa.binary()).buffers())
+
+
+def in_lists(*values: bytes) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), texts(*values))
+
+
 @pytest.mark.parametrize("partition_by", [(), ("carrier",)])
 def test_a_file_with_a_text_that_is_not_utf_8_is_refused(partition_by: tuple[str, ...]) -> None:
     """Spark writes such texts: `cast(X'FF41' as string)`."""
     definition = definition_of(pa.schema([("carrier", pa.string())]), *partition_by)
-    text = pa.Array.from_buffers(
-        pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xffA")]
-    )
     body = pa.BufferOutputStream()
-    pq.write_table(pa.table({"carrier": text}), body)
-    with pytest.raises(Invalid, match="can't decode") as caught:
+    pq.write_table(pa.table({"carrier": texts(b"\xffA")}), body)
+    with pytest.raises(Invalid, match=r"data/x.parquet: column carrier: row 0 .* not UTF-8") as caught:
         DataFile.from_parquet("data/x.parquet", definition, source=body.getvalue().to_pybytes())
     assert caught.value.code == "rows-invalid"
+
+
+@pytest.mark.parametrize(
+    "carriers", [texts(b"a", b"m\xff", b"z"), in_lists(b"a", b"m\xff", b"z")], ids=["text", "list"]
+)
+def test_a_text_that_is_not_utf_8_is_refused_where_it_is_no_bound(carriers: pa.Array) -> None:
+    """DuckDB would read nothing of such a file, and a compaction would fail once the text is a bound."""
+    definition, rows = definition_of(pa.schema([("carrier", carriers.type)])), pa.table([carriers], ["carrier"])
+    with pytest.raises(Invalid, match=r"column carrier: .*row.* not UTF-8"):
+        write(rows, definition)
+    out = pa.BufferOutputStream()
+    pq.write_table(rows, out)
+    with pytest.raises(Invalid, match=r"data/x.parquet: column carrier: .*row.* not UTF-8"):
+        DataFile.from_parquet("data/x.parquet", definition, source=out.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize("store_schema", [True, False], ids=["as a dictionary", "as texts"])
+def test_a_small_file_of_many_long_texts_is_not_in_memory_at_once(store_schema: bool) -> None:
+    """Spark writes equal texts once, into a dictionary. Arrow may read its own files as dictionaries, too."""
+    carriers = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 20_000, pa.int8()), ["A" * 8_000, "B" * 8_000])
+    body = pa.BufferOutputStream()
+    pq.write_table(pa.table({"carrier": carriers}), body, row_group_size=35_000, store_schema=store_schema)
+    definition = definition_of(pa.schema([("carrier", pa.string())]))
+    before = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counted)
+    try:
+        found = DataFile.from_parquet("data/x.parquet", definition, source=body.getvalue().to_pybytes())
+    finally:
+        pa.set_memory_pool(before)
+    assert (found.record_count, found.file_size_in_bytes < 1_000_000) == (40_000, True)
+    assert counted.max_memory() < 200_000_000, "the rows have 320 MB"
 
 
 @pytest.mark.parametrize(("value", "term"), [(-(2**63), "truncate(10, id)"), (-(2**31), "truncate(10, small)")])

@@ -140,7 +140,11 @@ def test_moved_rows_and_new_rows_of_one_partition_are_in_files_of_their_own() ->
 def test_a_text_that_is_not_utf8_is_named_by_its_column() -> None:
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     definition = build_definition(pa.schema([("key", pa.string())]), table_uuid=uuid.UUID(int=3))
+    rows = pa.table({"key": broken})
+    with pytest.raises(Invalid, match="column key: row 0"):
+        checked_rows(rows, definition)
+    moved = rows.append_column(ROW_ID, pa.array([7], pa.int64()))  # rows that the table has already
     stream = FileStream(definition, uuids(), TARGET)
-    stream.add(checked_rows(pa.table({"key": broken}), definition))
+    stream.add(changed_rows(moved, definition))
     with pytest.raises(Invalid, match="column key: row 0"):
         stream.finish()

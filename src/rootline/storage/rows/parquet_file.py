@@ -155,6 +155,7 @@ BATCH_ROWS: Final = 65_536
 _LARGE_BATCH_BYTES: Final = 16 * 1024 * 1024
 _LARGE_BATCH_ROWS: Final = 131_072
 _SMALL_BATCH_ROWS: Final = 1_024
+_SAMPLE_ROWS: Final = 128
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _END_BYTES: Final = 8
 _OVERLAPPING_MAX: Final = 4
@@ -199,6 +200,23 @@ def open_parquet(source: Source, name: str) -> pq.ParquetFile:
 
 def _seekable(source: Source) -> pa.NativeFile | CachedParts:
     return source if isinstance(source, pa.NativeFile | CachedParts) else pa.BufferReader(source)
+
+
+def batches_by_size(
+    file: pq.ParquetFile,
+    columns: Sequence[str] | None = None,
+    made: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
+) -> Iterator[pa.RecordBatch]:
+    """Yield all rows, after `made`, in batches of about 16 MiB in memory. Raises the errors of Arrow and of `made`.
+
+    The first rows of each row group are decoded twice, because the footer does not state sizes in memory: a dictionary
+    has each text once, and the rows may have it many times.
+    """
+    for group in range(file.num_row_groups):
+        few = next(file.iter_batches(_SAMPLE_ROWS, row_groups=[group], columns=columns), None)
+        if few is not None and few.num_rows:
+            fitting = max(1, _LARGE_BATCH_BYTES * few.num_rows // max(1, made(few).nbytes))
+            yield from map(made, file.iter_batches(min(BATCH_ROWS, fitting), row_groups=[group], columns=columns))
 
 
 @dataclass(frozen=True)
