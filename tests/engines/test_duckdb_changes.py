@@ -113,7 +113,8 @@ def test_removed_rows_and_renames_of_tables_are_refused_by_the_catalog(lake: Lak
         duck.query("DELETE FROM own.demo.flights WHERE id = 1")
     with pytest.raises(duckdb.TransactionException, match="a table cannot be renamed"):
         duck.query("ALTER TABLE own.demo.flights RENAME TO other")
-    assert lake.table("demo.flights").head() == before
+    after = lake.table("demo.flights").head()
+    assert (after.totals, after.definition) == (before.totals, before.definition)
 
 
 @pytest.mark.parametrize(

@@ -80,12 +80,12 @@ def test_the_jobs_of_the_page_about_sql_run_and_what_it_calls_refused_is_refused
 
         iceberg_spark.run("create table lake.shop.old using iceberg as select 1L as id")
         iceberg_spark.run("create or replace temporary view late as select * from lake.shop.orders where id = 9")
-        before = orders.head().snapshot
+        before = orders.head().totals
         for task in tasks_of(SQL_PAGE, "statement", "Spark's error contains"):
             [statement], [[words]] = re.findall("`(.*)`", task.name), task.cells
             with pytest.raises(SparkRefused, match=re.escape(words)):
                 reader.run(statement)
-        assert orders.head().snapshot == before
+        assert orders.head().totals == before
         assert lake.table("shop.old").scan().count() == 1
 
 
