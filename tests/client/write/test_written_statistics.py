@@ -82,8 +82,8 @@ class RowByRow:
 
     file: pq.ParquetFile
 
-    def iter_batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self.file.iter_batches(batch_size=1)
+    def iter_batches(self, _rows: int, **chosen: Any) -> Iterator[pa.RecordBatch]:
+        yield from self.file.iter_batches(1, **chosen)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
