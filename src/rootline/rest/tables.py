@@ -304,7 +304,7 @@ async def _state(writing: Writing, table: TableName) -> NameState | None:
 
 
 class _FreeName(NamedTuple):
-    """The name for a new table, and its newest version, which is 0 if there is none."""
+    """A name that a new table may have. `version`: the newest version of the name, 0 if it was never used."""
 
     table: TableName
     version: Version

@@ -39,7 +39,7 @@ coordinator must give the same reason. Five facts explain the order:
 * A commit moves its own job. So a copy that the ledger no longer knows must have been recognized by its files before
   its job is compared: it is `file-already-live` or a duplicate. The age of files is last, as it may need the store.
 
-Source: protocol page, section 2. Definitions page, section 2. Decisions 0067, 0132 and 0134.
+Source: protocol page, section 2. Definitions page, section 2. Decisions 0067, 0132, 0134 and 0147.
 """
 
 from __future__ import annotations
