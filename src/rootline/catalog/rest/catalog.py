@@ -109,7 +109,7 @@ class TableDirectory:
             return None
         async with self._places:
             state = await read_namespace(self._store, name)
-        if state.is_there or await self.tables(name) or await self.views(name) or await self.below(name):
+        if state.is_there or await self._is_inhabited(name) or await self.below(name):
             return dict(state.properties)
         return None
 
@@ -134,13 +134,19 @@ class TableDirectory:
         return await self._state_of(name) is state
 
     async def _names_of(self, namespace: str, state: NameState) -> list[str]:
+        found = await self._states_in(namespace)
+        return sorted(name_in_namespace(name) for name, its_state in found.items() if its_state is state)
+
+    async def _states_in(self, namespace: str) -> dict[TableName, NameState | None]:
         if namespace_in(namespace) is None:
-            return []
+            return {}
         async with self._places:
             folders = await self._store.folders(f"{namespace}/")
         names = [name for folder in folders if (name := table_in(folder)) is not None]
-        found = await asyncio.gather(*(self._state_in_turn(name) for name in names))
-        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there is state)
+        return dict(zip(names, await asyncio.gather(*map(self._state_in_turn, names)), strict=True))
+
+    async def _is_inhabited(self, namespace: str) -> bool:
+        return not {NameState.TABLE, NameState.VIEW}.isdisjoint((await self._states_in(namespace)).values())
 
     async def _state_of(self, name: TableName) -> NameState | None:
         head = await find_head(self._store, name)
@@ -169,7 +175,7 @@ class TableDirectory:
                 if await self._state_in_turn(known) in (NameState.TABLE, NameState.VIEW):
                     return True
                 break
-        if await self.tables(name) or await self.views(name):
+        if await self._is_inhabited(name):
             return True
         async with self._places:
             return await is_created(self._store, name)
