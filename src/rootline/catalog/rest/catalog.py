@@ -66,6 +66,9 @@ class _Seen(NamedTuple):
     state: NameState
 
 
+_LIVE: Final = (NameState.TABLE, NameState.VIEW)
+
+
 class TableDirectory:
     """The tables and views of one warehouse.
 
@@ -109,7 +112,7 @@ class TableDirectory:
             return None
         async with self._places:
             state = await read_namespace(self._store, name)
-        if state.is_there or await self._is_inhabited(name) or await self.below(name):
+        if state.is_there or await self._names_of(name, *_LIVE) or await self.below(name):
             return dict(state.properties)
         return None
 
@@ -133,20 +136,14 @@ class TableDirectory:
         """
         return await self._state_of(name) is state
 
-    async def _names_of(self, namespace: str, state: NameState) -> list[str]:
-        found = await self._states_in(namespace)
-        return sorted(name_in_namespace(name) for name, its_state in found.items() if its_state is state)
-
-    async def _states_in(self, namespace: str) -> dict[TableName, NameState | None]:
+    async def _names_of(self, namespace: str, *states: NameState) -> list[str]:
         if namespace_in(namespace) is None:
-            return {}
+            return []
         async with self._places:
             folders = await self._store.folders(f"{namespace}/")
         names = [name for folder in folders if (name := table_in(folder)) is not None]
-        return dict(zip(names, await asyncio.gather(*map(self._state_in_turn, names)), strict=True))
-
-    async def _is_inhabited(self, namespace: str) -> bool:
-        return not {NameState.TABLE, NameState.VIEW}.isdisjoint((await self._states_in(namespace)).values())
+        found = await asyncio.gather(*(self._state_in_turn(name) for name in names))
+        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there in states)
 
     async def _state_of(self, name: TableName) -> NameState | None:
         head = await find_head(self._store, name)
@@ -172,10 +169,10 @@ class TableDirectory:
     async def _is_namespace(self, name: NamespaceName) -> bool:
         for known, seen in self._known.items():  # check a known name first: it usually still exists
             if seen.state is not NameState.TOMBSTONE and namespace_of(known) == name:
-                if await self._state_in_turn(known) in (NameState.TABLE, NameState.VIEW):
+                if await self._state_in_turn(known) in _LIVE:
                     return True
                 break
-        if await self._is_inhabited(name):
+        if await self._names_of(name, *_LIVE):
             return True
         async with self._places:
             return await is_created(self._store, name)
