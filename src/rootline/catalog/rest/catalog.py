@@ -66,9 +66,6 @@ class _Seen(NamedTuple):
     state: NameState
 
 
-_LIVE: Final = (NameState.TABLE, NameState.VIEW)
-
-
 class TableDirectory:
     """The tables and views of one warehouse.
 
@@ -112,7 +109,7 @@ class TableDirectory:
             return None
         async with self._places:
             state = await read_namespace(self._store, name)
-        if state.is_there or await self._names_of(name, *_LIVE) or await self.below(name):
+        if state.is_there or await self.tables(name) or await self.views(name) or await self.below(name):
             return dict(state.properties)
         return None
 
@@ -136,14 +133,14 @@ class TableDirectory:
         """
         return await self._state_of(name) is state
 
-    async def _names_of(self, namespace: str, *states: NameState) -> list[str]:
+    async def _names_of(self, namespace: str, state: NameState) -> list[str]:
         if namespace_in(namespace) is None:
             return []
         async with self._places:
             folders = await self._store.folders(f"{namespace}/")
         names = [name for folder in folders if (name := table_in(folder)) is not None]
         found = await asyncio.gather(*(self._state_in_turn(name) for name in names))
-        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there in states)
+        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there is state)
 
     async def _state_of(self, name: TableName) -> NameState | None:
         head = await find_head(self._store, name)
@@ -169,10 +166,10 @@ class TableDirectory:
     async def _is_namespace(self, name: NamespaceName) -> bool:
         for known, seen in self._known.items():  # check a known name first: it usually still exists
             if seen.state is not NameState.TOMBSTONE and namespace_of(known) == name:
-                if await self._state_in_turn(known) in _LIVE:
+                if await self._state_in_turn(known) in (NameState.TABLE, NameState.VIEW):
                     return True
                 break
-        if await self._names_of(name, *_LIVE):
+        if await self.tables(name) or await self.views(name):
             return True
         async with self._places:
             return await is_created(self._store, name)
