@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java setup-peers demo demo-fast demo-kafka test test-fast check format format-check lint types contracts house house-names same-code same-bytes diagram recording screenshots site release bench bench-peers py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
+.PHONY: help setup setup-java setup-peers demo demo-fast demo-kafka test test-fast static check format format-check lint types contracts house house-names same-code same-bytes diagram recording screenshots site release bench bench-peers py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -52,7 +52,9 @@ test: setup setup-java ## all tests, with the services they need, three files at
 test-fast: setup ## the tests that need no service and no Java, in about three minutes
 	$(STAGE) test-fast $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "$(FAST)" $(ARGS)
 
-check: format-check lint types contracts test ## everything that CI checks: format, lint, types, import contracts, tests
+static: format-check lint types contracts ## the checks that run no test: format, lint, types, import contracts
+
+check: static test ## everything that CI checks: format, lint, types, import contracts, tests
 
 format: setup ## format the code
 	$(STAGE) format $(BIN)/ruff format .

@@ -42,8 +42,21 @@ _GROUPS: Final = {
     "house": ("tests/house/",),
 }
 """Files by the beginning of their path; what comes first holds. Most of the time of the two Kafka groups is waiting."""
-_LONG: Final = ("tests/demo/", "tests/simulation/", "tests/contracts/", "tests/catalog/", "tests/cli/")
-"""Of the other files."""
+_LONG: Final = (
+    "tests/kit/",
+    "tests/simulation/",
+    "tests/demo/",
+    "tests/benchmarks/",
+    "tests/contracts/",
+    "tests/rest/",
+    "tests/cli/",
+    "tests/client/",
+    "tests/coordinator/",
+    "tests/deploy/",
+    "tests/documents/",
+    "tests/workers/",
+)
+"""Of the other files, the longest first: the first of them takes minutes, and the last ones half a minute."""
 
 
 def import_share(tests: Path, number: int, count: int) -> None:
@@ -65,10 +78,8 @@ def group_of(path: str) -> str:
 
 def rank_of(group: str, tests: int) -> tuple[int, int]:
     """The lower, the sooner it begins."""
-    names = list(_GROUPS)
-    if group in names:
-        return names.index(group), 0
-    return len(names) + (not group.startswith(_LONG)), -tests
+    order = (*_GROUPS, *_LONG)
+    return next((at for at, name in enumerate(order) if group.startswith(name)), len(order)), -tests
 
 
 class GroupScheduling(LoadFileScheduling):

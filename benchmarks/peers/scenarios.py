@@ -34,7 +34,6 @@ _STORE_FAULTS: Final = (
 )
 _KINDS: Final = 4
 """Kinds of failures that a record keeps."""
-_REST_S: Final = 3.0
 _UPKEEP_EVERY: Final = 500
 _TURN: Final = 100
 _PREPARED_PER_S: Final = 200
@@ -67,6 +66,8 @@ class Scale:
     clients_where: Where
     clients_s: float
     client_rounds: int
+    rest_s: float = 3.0
+    """How long to wait for what a commit leaves to the background."""
 
 
 SCALES: Final = {
@@ -94,6 +95,7 @@ SCALES: Final = {
         clients_where="folder",
         clients_s=1.0,
         client_rounds=1,
+        rest_s=1.0,
     ),
     "small": Scale(
         serial=10,
@@ -238,10 +240,10 @@ def requests(bench: Bench, scale: Scale) -> None:
                 with bench.driver(subject, place) as driver:
                     bench.prepare(subject, driver, range(total))
                     driver.ask(commit=[0, scale.warm_up], each=1)
-                    time.sleep(_REST_S)
+                    time.sleep(scale.rest_s)
                     offset = access_log.stat().st_size
                     answer = driver.ask(commit=[scale.warm_up, scale.counted], each=1)
-                    time.sleep(_REST_S)
+                    time.sleep(scale.rest_s)
                     figures = _request_figures(list(_requests_in(access_log, offset)), len(answer["seconds"]))
             except (DriverFailed, Missing) as error:
                 bench.run.miss("requests", subject, "near", parameters, str(error))
@@ -393,7 +395,7 @@ def one_row(bench: Bench, scale: Scale) -> None:
                 if (first + turn) % _UPKEEP_EVERY == 0:
                     took[subject][-1] = (took[subject][-1][0] + driver.ask(upkeep=None)["seconds"], None)
                 peaks[subject] = max(peaks[subject], _metadata_of(place)[0])
-        time.sleep(_REST_S)
+        time.sleep(scale.rest_s)
         for subject, (_, place) in opened.items():
             seconds, failed = _parted(took[subject])
             tenth = max(1, len(seconds) // 10)

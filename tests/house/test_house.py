@@ -5,6 +5,7 @@ from __future__ import annotations
 import pkgutil
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from rootline.schemas.intent_rules import IntentKind
@@ -31,8 +32,13 @@ def _above(rows: Iterable[Row]) -> list[str]:
     return found
 
 
+@cache
+def _source_rows() -> tuple[Row, ...]:
+    return tuple(source_rows())
+
+
 def test_the_sources_stay_within_the_bounds_of_their_size_and_words() -> None:
-    assert _above(source_rows()) == []
+    assert _above(_source_rows()) == []
 
 
 def test_what_runs_and_what_is_loaded_stays_within_its_bounds() -> None:
@@ -40,8 +46,7 @@ def test_what_runs_and_what_is_loaded_stays_within_its_bounds() -> None:
 
 
 def test_every_bound_is_that_of_a_row() -> None:
-    rows = [*source_rows()]
-    counted = {row.name for row in rows}
+    counted = {row.name for row in _source_rows()}
     assert {name for name in bounds() if name not in counted and "run" not in name and "loaded" not in name} == set()
     assert lowered(BOUNDS.read_text(), [Row("hold, held", 0.5, ())]).count("\nbound = 0.5\n") == 1
 

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import (
@@ -68,13 +69,17 @@ def numbered(first: int, last: int) -> list[bytes]:
 
 def append(settings: KafkaSettings, partition: int, values: Sequence[bytes], **options: str) -> None:
     """Write records to one partition, as a foreign client does."""
-    servers = {"bootstrap.servers": settings.servers(), "log_level": 0}
-    producer = Producer(
-        {**servers, "enable.idempotence": True, "linger.ms": 0, **options}
-    )  # in order, whatever happens
+    producer = _producer(settings.servers(), tuple(options.items()))
     for value in values:
         producer.produce(settings.intents_topic, value, b"key", partition=partition)
     assert producer.flush(30) == 0
+
+
+@lru_cache(maxsize=8)
+def _producer(servers: str, options: tuple[tuple[str, str], ...]) -> Producer:
+    """A producer that tests share: one that keeps the order whatever happens has its id only after half a second."""
+    ordered = {"enable.idempotence": True, "linger.ms": 0, "reconnect.backoff.max.ms": 200, "log_level": 0}
+    return Producer({"bootstrap.servers": servers, **ordered, **dict(options)})
 
 
 def admin_of(settings: KafkaSettings) -> AdminClient:
@@ -90,6 +95,7 @@ def remove_before(settings: KafkaSettings, partition: int, offset: int) -> None:
 
 
 def delete_topic(settings: KafkaSettings, topic: str | None = None) -> None:
+    _producer.cache_clear()  # it would go on with what it knows of the deleted one
     admin, name = admin_of(settings), topic or settings.intents_topic
     admin.delete_topics([name])[name].result(60)
 
@@ -112,6 +118,7 @@ def add_partitions(settings: KafkaSettings, total: int) -> None:
     admin = admin_of(settings)
     admin.create_partitions([NewPartitions(settings.intents_topic, total)])[settings.intents_topic].result(60)
     until_shown(lambda: topic_identity(settings, settings.intents_topic).partitions >= total, f"{total} partitions")
+    _producer.cache_clear()  # it knows of fewer
 
 
 def until_shown(holds: Callable[[], bool], what: str) -> None:

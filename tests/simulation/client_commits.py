@@ -44,15 +44,19 @@ def as_client(intent: Intent, head: RootHeader) -> Intent:
 
 @dataclass(slots=True)
 class ClientHistory:
-    """`jobs`: job → the number that moved it last, and its words. `snapshots`: a client's snapshot → its version."""
+    """`jobs`: job → the number that moved it last, and its words. `snapshots`: those of clients, and their versions.
+
+    `of_table`: those of the table that the name has now. A client may use an id again for another one.
+    """
 
     jobs: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
-    snapshots: dict[int, int] = field(default_factory=dict)
+    snapshots: list[tuple[int, int]] = field(default_factory=list)
+    of_table: set[int] = field(default_factory=set)
 
     def accept(self, verdict: Verdict, intent: Intent) -> None:
         """Take in an intent that was committed. In the order of the sequence numbers."""
         if intent.kind in BEGINNING_KINDS:
-            self.jobs = {}
+            self.jobs, self.of_table = {}, set()
         commit = ClientCommit.of(intent.summary)
         if commit is None:
             return
@@ -62,8 +66,9 @@ class ClientHistory:
             assert number <= read, f"{job} moved at {number}, unseen by {intent.intent_id}"
             self.jobs[job] = verdict.sequence_number or 0, {word: intent.summary[word] for word in words}
         for snapshot in commit.snapshots:
-            assert snapshot.snapshot_id not in self.snapshots, f"snapshot {snapshot.snapshot_id} was committed twice"
-            self.snapshots[snapshot.snapshot_id] = verdict.version or 0
+            assert snapshot.snapshot_id not in self.of_table, f"snapshot {snapshot.snapshot_id} was committed twice"
+            self.of_table.add(snapshot.snapshot_id)
+            self.snapshots.append((snapshot.snapshot_id, verdict.version or 0))
 
     async def compare(self, store: ObjectStore, table: TableName, head: RootHeader) -> None:
         """Every root that is left lists the snapshots that it committed, and no job goes back."""
@@ -76,7 +81,7 @@ class ClientHistory:
         listed = [
             (each.snapshot_id, root.version) for root in roots for each in client_snapshots_in(root.snapshot.summary)
         ]
-        expected = [item for item in self.snapshots.items() if item[1] >= head.versions.oldest]
+        expected = [item for item in self.snapshots if item[1] >= head.versions.oldest]
         assert sorted(listed) == sorted(expected), f"{table}: other snapshots of clients are listed than were committed"
         for before, after in pairwise(roots):
             now = {job.identity: job.sequence_number for job in after.progress}

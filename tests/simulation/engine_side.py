@@ -24,6 +24,7 @@ from tests.simulation.engine_files import BY_K, SCHEMA
 from tests.simulation.engines import Append, Engine, Heard, Java, OldJava, PyIceberg
 from tests.simulation.faulty_world import World
 from tests.simulation.jobs import Flink, Job, KafkaConnect, SparkStream
+from tests.simulation.name_history import table_of
 from tests.simulation.published import Published
 from tests.simulation.refused_engines import Overwriting, StaleLists
 
@@ -123,9 +124,9 @@ class EngineSide:
         refusals = {intent.intent_id for intent, _ in self._decided(lambda verdict: verdict.code == "request-refused")}
         both = refusals & {request_of(intent.intent_id) for intent in accepted}
         assert not both, f"{both} are requests that were refused, and are committed"
-        versions = {intent.writer_id: verdict.version for intent, verdict in committed}
+        versions = {(str(table_of(intent)), intent.writer_id): verdict.version for intent, verdict in committed}
         for append, oldest in (item for engine in self.engines for item in engine.absent):
-            version = versions.get(f"{CLIENT_WRITER_PREFIX}{append.snapshot_id}")
+            version = versions.get((append.table_uuid, f"{CLIENT_WRITER_PREFIX}{append.snapshot_id}"))
             assert version in range(oldest), f"{append} of {version} is not in its answer, which lists from {oldest} on"
         by_file: dict[tuple[TableName, str], int] = defaultdict(int)
         for intent in accepted:

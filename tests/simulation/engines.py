@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from typing_extensions import override
 
+from rootline.catalog.client_snapshots import EARLIER_MAX
 from rootline.catalog.table_metadata import VERSION
 from rootline.schemas.identifiers import ObjectKey, TableName, name_in_namespace, namespace_of, table_name
 from rootline.schemas.object_keys import key_of, table_prefix
@@ -243,7 +244,7 @@ class Engine:
         append.answers.append(answer.status)
         is_absent = answer.status == _OK and not append.find(answer.body["metadata"])
         if is_absent and append.files and not append.is_shared:
-            self.absent.append((append, _oldest_of_chain(answer.body["metadata"])))
+            self.absent.append((append, oldest_with_commits(answer.body["metadata"])))
 
     async def _see_name(self, append: Append) -> None:
         """Note whether the table of an append is gone for good: no root that can be read names its files."""
@@ -317,11 +318,11 @@ class Engine:
         number, version = (0, -1) if seen is None else (seen["sequence-number"], int(seen["summary"][VERSION]))
         self.published.bases[metadata["table-uuid"], number] = version
         listed = {each["snapshot-id"] for each in metadata.get("snapshots", ())}
-        oldest = _oldest_of_chain(metadata)
+        oldest = oldest_with_commits(metadata)
         for append in self.appends:
             is_of_it = append.heard is Heard.DONE and append.table_uuid == metadata["table-uuid"]
             if is_of_it and append.snapshot_id not in listed and append.version >= oldest:
-                self.missing.append(f"{append} is not listed, and versions from {oldest} on are")
+                self.missing.append(f"{append} is not listed, and commits of versions from {oldest} on are")
         return metadata
 
     async def _refreshed(self, append: Append) -> Metadata:
@@ -532,16 +533,34 @@ def _current(metadata: Metadata) -> Mapping[str, Any] | None:
 
 def chain(metadata: Metadata) -> Iterator[Mapping[str, str]]:
     """The summaries of the current snapshot and of those below it, as clients walk there."""
+    return (each["summary"] for each in _walk(metadata))
+
+
+def _walk(metadata: Metadata) -> Iterator[Mapping[str, Any]]:
     by_id = {each["snapshot-id"]: each for each in metadata.get("snapshots", ())}
     at = by_id.get(metadata.get("current-snapshot-id"))
     while at is not None:
-        yield at["summary"]
+        yield at
         at = by_id.get(at.get("parent-snapshot-id"))
 
 
-def _oldest_of_chain(metadata: Metadata) -> int:
-    """The version in which the chain of `main` begins: tagged versions before it are not in it."""
-    return int([{VERSION: "0"}, *chain(metadata)][-1][VERSION])
+def oldest_with_commits(metadata: Metadata) -> int:
+    """The first version from which all commits of clients are listed.
+
+    That is where the chain of `main` begins, which tagged versions before it are not in. Where the list has as many
+    commits of earlier versions as an export lists, it is the one after the oldest of them. Jobs' newest commits are
+    among the words behind the chain instead.
+    """
+    walked = list(_walk(metadata))
+    if not walked:
+        return 0
+    newest, oldest = (int(each["summary"][VERSION]) for each in (walked[0], walked[-1]))
+    in_chain = {each["snapshot-id"] for each in walked}
+    words = sum(int(each["summary"][VERSION]) == oldest for each in walked) - 1
+    beside = (each["summary"] for each in metadata["snapshots"] if each["snapshot-id"] not in in_chain)
+    earlier = sorted(version for each in beside if (version := int(each[VERSION])) < newest)
+    is_full = len(earlier) + words >= EARLIER_MAX
+    return max(oldest, earlier[0] + 1) if is_full and earlier else oldest
 
 
 def _requirements(metadata: Metadata) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +40,16 @@ _OF_NAMES = frozenset(
 _OF_ANY_SCHEMA = (IntentKind.REPLACE, IntentKind.CONVERT_EQUALITY_DELETES, *_MAKES, IntentKind.DROP_VIEW)
 
 
+_NONE = uuid.UUID(int=0)
+
+
+def table_of(intent: Intent, first: uuid.UUID = _NONE) -> uuid.UUID:
+    """The table that an intent is for, or makes. Who names none means the `first` one of the name."""
+    if intent.table_uuid is None and intent.kind in _MAKES:
+        return uuid.UUID(json.loads(intent.definition or "")["table-uuid"])
+    return intent.table_uuid or first
+
+
 @dataclass(frozen=True, slots=True)
 class NameAt:
     """Since the intent with sequence number `number`. `replaced_in`: the version; -1: it was not."""
@@ -55,15 +66,15 @@ class NameHistory:
     """`states`: ascending."""
 
     states: list[NameAt]
-    made: dict[tuple[str | None, int | None], uuid.UUID] = field(default_factory=dict)
-    """Writer and sequence of what was accepted → the table that it went to."""
+    made: dict[tuple[str | None, int | None], set[uuid.UUID]] = field(default_factory=lambda: defaultdict(set))
+    """Writer and sequence of what was accepted → the tables that it went to: each has a ledger of its own."""
 
     def accept(self, verdict: Verdict, intent: Intent, seen: Seen) -> None:
         """Raise `AssertionError` unless an accepted intent was for what the name was."""
         now, kind, named = self.states[-1], intent.kind, intent.table_uuid
         after = replace(now, number=verdict.sequence_number or 0)
         if kind in _MAKES:
-            named = named or uuid.UUID(json.loads(intent.definition or "")["table-uuid"])
+            named = table_of(intent, now.table_uuid)
             assert now.what is NameState.TOMBSTONE, f"{intent.intent_id} made something of a {now.what}"
             assert all(state.table_uuid != named for state in self.states), f"{named} was made twice"
             after = replace(after, table_uuid=named, what=_MAKES[kind], replaced_in=-1)
@@ -83,13 +94,13 @@ class NameHistory:
         if kind is IntentKind.REPLACE:
             after = replace(after, replaced_in=verdict.version or 0)
         self.states.append(after)
-        self.made[intent.writer_id, intent.writer_sequence] = after.table_uuid
+        self.made[intent.writer_id, intent.writer_sequence].add(after.table_uuid)
 
     def check_duplicate(self, intent: Intent) -> None:
         """Raise `AssertionError` if what became of it is said of another table."""
         made = self.made.get((intent.writer_id, intent.writer_sequence))
         if made is not None and intent.table_uuid is not None:
-            assert made == intent.table_uuid, f"{intent.intent_id} is a duplicate of what went to table {made}"
+            assert intent.table_uuid in made, f"{intent.intent_id} is a duplicate of what went to tables {made}"
 
     def check_rejections(self, decided: Sequence[tuple[Verdict, Intent]], seen: Seen) -> None:
         """Raise `AssertionError` if a name was never what a rejected intent heard; `decided`: of one partition."""

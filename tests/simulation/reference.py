@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from tests.simulation.client_commits import ClientHistory
 from tests.simulation.evolving import Shape
-from tests.simulation.name_history import NameAt, NameHistory, Seen
+from tests.simulation.name_history import NameAt, NameHistory, Seen, table_of
 from tests.simulation.names import ReferenceView, SeenVersions
 
 _OF_TOMBSTONES = (IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.RESTORE, IntentKind.PURGE)
@@ -26,9 +27,13 @@ _REWRITES = (IntentKind.REWRITE, IntentKind.CONVERT_EQUALITY_DELETES)
 _MAINTENANCE = (IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_VECTORS)
 
 
+Place = tuple[uuid.UUID, str, int]
+"""A table, a writer, and a sequence of it. Each table of a name has a ledger of its own."""
+
+
 @dataclass(slots=True)
 class Reference:
-    """`files`: location → deleted positions. `committed`: (writer, sequence) → the verdict that said so.
+    """`files`: location → deleted positions. `committed`: table, writer and sequence → the verdict that said so.
     `contents`: the same → what that intent does.
 
     `past`: (version, its files, its shape), ascending, of the versions that changed them. `leaves`: leaf → the files in
@@ -37,8 +42,8 @@ class Reference:
     """
 
     files: dict[str, set[int]] = field(default_factory=dict)
-    committed: dict[tuple[str, int], Verdict] = field(default_factory=dict)
-    contents: dict[tuple[str, int], str] = field(default_factory=dict)
+    committed: dict[Place, Verdict] = field(default_factory=dict)
+    contents: dict[Place, str] = field(default_factory=dict)
     tags: dict[str, int] = field(default_factory=dict)
     rewritten: set[str] = field(default_factory=set)
     """Files and equality deletes that others took the place of: who brings them again hears `duplicate`."""
@@ -145,15 +150,15 @@ def replay(
     """Apply a table's accepted intents in the order of their sequence numbers.
 
     Raises:
-        AssertionError: a (writer, sequence) was committed twice, a duplicate was called so without a commit, or
-            an intent that was sent again was called another one, or one was for another table than took it, or for
-            what was there before the table was replaced, or heard of its name what was not so.
+        AssertionError: a (writer, sequence) was committed twice to one table, a duplicate was called so without a
+            commit, or an intent that was sent again was called another one, or one was for another table than took it,
+            or for what was there before the table was replaced, or heard of its name what was not so.
     """
     shape = Shape.of(first)
     reference = Reference(leaves=leaves, views=views, shape=shape, past=[(0, {}, shape)])
     names = NameHistory([NameAt(0, first.table_uuid)])
     own = [
-        (verdict, intent, (intent.writer_id, intent.writer_sequence))
+        (verdict, intent, (table_of(intent, first.table_uuid), intent.writer_id, intent.writer_sequence))
         for verdict, intent in decided
         if intent.writer_id is not None and intent.writer_sequence is not None
     ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.engines import Heard
+from rootline.catalog.client_snapshots import EARLIER_MAX
+from rootline.catalog.table_metadata import VERSION
+from tests.simulation.engines import Heard, oldest_with_commits
 from tests.simulation.simulation import Outcome, simulate
 
 pytestmark = pytest.mark.slow
@@ -13,6 +15,20 @@ pytestmark = pytest.mark.slow
 def heard(outcome: Outcome) -> dict[Heard, int]:
     """How many appends ended in which way."""
     return {each: sum(append.heard is each for append in outcome.appends) for each in Heard}
+
+
+def test_an_unlisted_commit_is_missed_only_among_those_that_an_export_has_room_for() -> None:
+    newest = EARLIER_MAX + 10
+    chain = [
+        {"snapshot-id": 1_000 + at, "parent-snapshot-id": 999 + at, "summary": {VERSION: str(at)}}
+        for at in range(5, newest + 1)
+    ]
+    beside = [{"snapshot-id": at, "summary": {VERSION: str(at)}} for at in range(1, newest + 1)]
+    few = {"current-snapshot-id": 1_000 + newest, "snapshots": [*beside[20:], *chain]}
+    full = {"current-snapshot-id": 1_000 + newest, "snapshots": [*beside[9:], *chain]}
+    assert oldest_with_commits(few) == 5, "there is room, so every commit of the chain is listed"
+    assert oldest_with_commits(full) == 11, "others of version 10 may be among those without room"
+    assert oldest_with_commits({"current-snapshot-id": -1}) == 0
 
 
 @pytest.mark.parametrize("seed", [11, 4])

@@ -9,6 +9,7 @@ import datetime as dt
 import math
 import random
 from decimal import Decimal
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -337,11 +338,13 @@ def test_values_of_other_types_are_cast_where_the_cast_changes_none(
 ) -> None:
     """Absent columns, absent members, members in another order and spelling: as our own writer has them."""
     flights, ours = lake.create_table("demo.flights", CAST), lake.create_table("demo.ours", CAST)
-    for name, _, values in CASTS:
-        for value in values:
-            frame = spark.range(2).coalesce(1).selectExpr(f"if(id = 0, {value}, null) {name}")
-            append(frame)
-            by_format(frame, folder)
+    for values in zip_longest(*(values for _, _, values in CASTS)):
+        columns = [
+            f"if(id = 0, {value}, null) {name}" for (name, _, _), value in zip(CASTS, values, strict=True) if value
+        ]
+        frame = spark.range(2).coalesce(1).selectExpr(*columns)
+        append(frame)
+        by_format(frame, folder)
     assert writers_of(flights, folder) == {"spark"}
     assert comparable(flights.scan().to_arrow()) == comparable(ours.scan().to_arrow())
     assert list(flights.check(data_files="all")) == []

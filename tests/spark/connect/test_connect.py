@@ -42,6 +42,9 @@ def address(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": "0",
         "spark.sql.shuffle.partitions": "2",
+        # as in the other tests of Spark: compiling a plan takes longer than running it as it is
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.warehouse.dir": str(tmp_path / "spark-warehouse"),
     }
     words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
