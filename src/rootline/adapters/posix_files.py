@@ -275,6 +275,15 @@ def make_durable_folder(folder: Path, *, top: Path) -> None:
             break
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal, such as that of Ctrl-Z. `False` if this system does not show it."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return state.rpartition(")")[2].strip()[:1] in ("T", "t")
+
+
 FILE_NAME: Final = "coordinator.lock"
 _RETRY_S: Final = 0.2
 _held: Final[weakref.WeakSet[LakeLock]] = weakref.WeakSet()

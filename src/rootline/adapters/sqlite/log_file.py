@@ -435,7 +435,7 @@ class LogReader:
         try:
             with FORKS.shut():
                 yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise _failed(self._path, error) from error
 
 
