@@ -154,7 +154,7 @@ def unlock_and_close(file: int) -> None:
 
 
 class ForkGate:
-    """Blocks that no fork interrupts, and calls that come before each fork. Forks in a block of their own thread hang.
+    """Blocks that no fork interrupts, and calls before each fork. A fork inside a block of the same thread hangs.
 
     A fork waits until all blocks have ended, and a block that begins meanwhile waits for the fork.
     """

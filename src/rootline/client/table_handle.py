@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _OF_COLUMNS: Final = ("rows-invalid", "definition-invalid", "definition-changed")
-"""Refusals of rows after which they are written again under the newest definition: a column may be new, or its name may
+"""Refusals of rows after which they are rewritten under the newest definition: a column may be new, or its name may
 belong to another one now."""
 
 

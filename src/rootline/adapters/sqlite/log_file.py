@@ -98,7 +98,7 @@ _NOT_A_LOG: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 class _Connection(ClosedByForks):
-    """A connection to the file at `path`, which each fork closes, and the next use opens again.
+    """A connection to the file at `path`, which each fork closes, and the next use reopens.
 
     All methods but `close_for_fork` are called in a block that no fork interrupts.
     """

@@ -199,12 +199,12 @@ def _check_schema(draft: Draft, intent: Intent) -> None:
         return
     reused = draft.definition.reused_name(intent.schema_id)
     # clients of the REST catalog state themselves which schema must be current
-    brings_rows = (intent.add_data_files or intent.add_manifests) and intent.kind not in MAINTENANCE_KINDS
-    if reused is not None and brings_rows and CLIENT not in intent.summary:
+    adds_rows = (intent.add_data_files or intent.add_manifests) and intent.kind not in MAINTENANCE_KINDS
+    if reused is not None and adds_rows and CLIENT not in intent.summary:
         raise Invalid(
             "definition-changed",
             f"{draft.table}: the rows were written for schema {intent.schema_id}, in which {reused} is another column "
-            "than now: open the table again, and write them again",
+            "than now: reopen the table, and rewrite them",
         )
 
 
