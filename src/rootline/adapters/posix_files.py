@@ -276,7 +276,7 @@ def make_durable_folder(folder: Path, *, top: Path) -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal, such as that of Ctrl-Z. `False` if this system does not show it."""
+    """Whether a process was stopped, for example by Ctrl-Z. `False` if this system does not show it."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
