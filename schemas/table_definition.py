@@ -25,7 +25,7 @@ import pydantic
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, UnknownTransform, parse_transform
-from pyiceberg.types import IntegerType, PrimitiveType, StringType, StructType
+from pyiceberg.types import IcebergType, IntegerType, ListType, MapType, PrimitiveType, StringType, StructType
 
 from rootline.schemas.default_values import unreadable_default
 from rootline.schemas.errors import Corrupt, Invalid
@@ -211,6 +211,15 @@ class TableDefinition:
         known = [spec.spec_id for spec in self.partition_specs]
         raise Invalid("spec-unknown", f"partition spec id {spec_id} does not exist: name one of {known}")
 
+    def reused_name(self, schema_id: int) -> str | None:
+        """A name in an earlier schema that is another column's now, or `None`. Raises the error of `schema_by_id`."""
+        then = _ids_by_path(self.schema_by_id(schema_id).as_struct())
+        return next((path for path, found in then.items() if self._ids_by_path.get(path, found) != found), None)
+
+    @cached_property
+    def _ids_by_path(self) -> Mapping[str, int]:
+        return _ids_by_path(self.schema.as_struct())
+
     @cached_property
     def expressions_by_id(self) -> Mapping[int, Expression]:
         """Expression id → expression."""
@@ -334,6 +343,26 @@ class TableDefinition:
             raise Corrupt("definition-unreadable", f"{name}: not a table definition: {error} is missing") from error
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise Corrupt("definition-unreadable", f"{name}: not a table definition: {error}") from error
+
+
+def _ids_by_path(of_type: IcebergType, prefix: str = "") -> dict[str, int]:
+    """Path → field id, of all fields inside a type. Names are quoted in paths, because they may contain dots."""
+    match of_type:
+        case StructType():
+            members = [(repr(field.name), field.field_id, field.field_type) for field in of_type.fields]
+        case ListType():
+            members = [("element", of_type.element_id, of_type.element_type)]
+        case MapType():
+            members = [
+                ("key", of_type.key_id, of_type.key_type),
+                ("value", of_type.value_id, of_type.value_type),
+            ]
+        case _:
+            members = []
+    found = {prefix + name: field_id for name, field_id, _ in members}
+    for name, _, inner in members:
+        found |= _ids_by_path(inner, f"{prefix}{name}.")
+    return found
 
 
 def _primitives_of(struct: StructType, prefix: str = "") -> list[tuple[str, int, PrimitiveType]]:

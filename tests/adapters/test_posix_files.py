@@ -1,15 +1,16 @@
-"""Locks with a deadline, which another process may hold."""
+"""Locks with a deadline, which another process may hold, and blocks that no fork interrupts."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from rootline.adapters.posix_files import sync_folder, wait_for_lock
+from rootline.adapters.posix_files import ForkGate, sync_folder, unlock_and_close, wait_for_lock
 
 
 def test_a_lock_that_another_holds_too_long_is_a_time_out_that_says_how_long(tmp_path: Path) -> None:
@@ -31,6 +32,56 @@ def test_shared_locks_do_not_wait_for_each_other(tmp_path: Path) -> None:
         wait_for_lock(file, fcntl.LOCK_SH, patience_s=0)
     for file in files:
         os.close(file)
+
+
+def test_a_child_that_was_forked_while_a_file_was_locked_does_not_keep_its_lock(tmp_path: Path) -> None:
+    mine, other = (os.open(tmp_path, os.O_RDONLY) for _ in range(2))
+    wait_for_lock(mine, fcntl.LOCK_EX, patience_s=0)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    try:
+        unlock_and_close(mine)
+        wait_for_lock(other, fcntl.LOCK_EX, patience_s=0)
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
+        os.close(reading)
+        os.close(other)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_waits_for_the_blocks_of_other_threads_and_then_closes_what_no_child_may_inherit() -> None:
+    gate, order = ForkGate(), list[str]()
+    is_in, may_end = threading.Event(), threading.Event()
+
+    class Connection:
+        def close_for_fork(self) -> None:
+            order.append("closed")
+
+    def block() -> None:
+        with gate.shut():
+            is_in.set()
+            may_end.wait(30)
+            order.append("block")
+
+    connection = Connection()
+    gate.close_before_forks(connection)
+    thread = threading.Thread(target=block)
+    thread.start()
+    is_in.wait(30)
+    threading.Timer(0.05, may_end.set).start()
+    child = os.fork()
+    if child == 0:
+        with gate.shut():
+            os._exit(0 if order == ["block", "closed"] else 1)
+    thread.join(30)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with gate.shut():
+        assert order == ["block", "closed"]
 
 
 def test_a_folder_that_is_not_there_cannot_be_made_durable(tmp_path: Path) -> None:

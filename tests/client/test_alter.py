@@ -146,6 +146,21 @@ def test_a_handle_that_has_not_heard_of_the_change_goes_on_writing(lake: Lake, t
     assert [(row["id"], row["gate"]) for row in rows(table)] == [(1, None), (2, None), (3, None), (4, "B1")]
 
 
+def test_values_are_stored_in_the_columns_that_have_their_names_now(lake: Lake, table: TableHandle) -> None:
+    other = lake.table("demo.t")
+    other.append([{"id": 2, "price": 2.0}])
+    with table.alter() as change:
+        change.drop_column("price")
+    with table.alter() as change:
+        change.add_column("price", "double").add_column("tax", "double")
+    other.append([{"id": 3, "price": 3.0, "tax": 0.3}])
+    with table.alter() as change:
+        change.rename_column("price", "net").rename_column("tax", "price").rename_column("net", "tax")
+    other.append([{"id": 4, "price": 4.0, "tax": 0.4}])
+    found = {row["id"]: (row["price"], row["tax"]) for row in rows(table)}
+    assert found == {1: (None, None), 2: (None, None), 3: (0.3, 3.0), 4: (4.0, 0.4)}
+
+
 def test_a_writers_leaf_made_before_a_change_is_taken_after_it(lake: Lake, table: TableHandle) -> None:
     with table.alter() as change:
         change.set_properties({"rootline.append.leaf-files": "2"})

@@ -105,6 +105,38 @@ def test_a_child_that_lives_on_does_not_keep_the_coordinators_place(
         os.waitpid(child, 0)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_what_a_forked_child_publishes_after_its_parent_has_closed_the_lake_is_on_the_log(
+    folder: Path, lake: Lake, flights: TableHandle
+) -> None:
+    flights.append(ROW)
+    (child_ends, parent_goes_on), (parent_closes, child_goes_on) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            for _ in range(2):
+                flights.append(ROW)
+                os.write(child_goes_on, b"1")
+                os.read(child_ends, 1)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    os.read(parent_closes, 1)
+    lake.close()
+    os.write(parent_goes_on, b"1")
+    os.read(parent_closes, 1)
+    try:
+        with connect(folder) as successor:
+            table = successor.table("demo.flights")
+            table.append(ROW)
+            assert table.scan().count() == 4
+    finally:
+        os.write(parent_goes_on, b"1")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with connect(folder) as last:
+        last.table("demo.flights").append(ROW)
+
+
 def test_a_pickled_lake_opens_itself_in_another_process(folder: Path, lake: Lake, flights: TableHandle) -> None:
     flights.append(ROW)
     program = "import pickle, sys; print(pickle.load(sys.stdin.buffer).scan().count())"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -56,6 +59,28 @@ def test_the_process_that_hosts_the_coordinator_is_named(folder: Path) -> None:
                 assert f"process {os.getpid()} hosts the coordinator" in told(lake)
     finally:
         lock.release()
+
+
+def test_a_host_that_was_stopped_is_named_with_how_to_continue_it(folder: Path) -> None:
+    program = """
+import sys
+from rootline.adapters.posix_files import LakeLock
+from pathlib import Path
+print(LakeLock(Path(sys.argv[1])).try_acquire(), flush=True)
+sys.stdin.readline()
+"""
+    host = subprocess.Popen(
+        [sys.executable, "-c", program, str(folder / LAKE_FOLDER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert host.stdout is not None
+        assert host.stdout.readline() == b"True\n"
+        os.kill(host.pid, signal.SIGSTOP)
+        with connect(folder) as lake:
+            assert f"is stopped: `kill -CONT {host.pid}` continues it" in told(lake)
+    finally:
+        host.kill()
+        host.communicate()
 
 
 class FullDisk(MemoryObjectStore):

@@ -21,7 +21,7 @@ from typing import Final
 from typing_extensions import override
 
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
-from rootline.adapters.posix_files import BlockingCalls, wait_for_lock
+from rootline.adapters.posix_files import BlockingCalls, unlock_and_close, wait_for_lock
 from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
@@ -106,7 +106,7 @@ def _remove(folder: Path, names: Sequence[str]) -> None:
     except OSError as error:
         raise _unavailable(folder, error) from error
     finally:
-        os.close(descriptor)
+        unlock_and_close(descriptor)
 
 
 def _unavailable(path: Path, error: OSError) -> Unavailable:

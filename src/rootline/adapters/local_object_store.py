@@ -38,6 +38,7 @@ from rootline.adapters.posix_files import (
     read_regular,
     sync_file,
     sync_folder,
+    unlock_and_close,
     wait_for_lock,
 )
 from rootline.ports.object_store import (
@@ -295,7 +296,7 @@ class LocalObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectFiles):
         except OSError as error:
             raise _unavailable(path, error) from error
         finally:
-            os.close(folder)
+            unlock_and_close(folder)
 
     def _created(self, folder: int, path: Path, body: bytes, after: Predecessor | None) -> PutReply:
         if after is not None and (refusal := self._refusal(folder, path, after)) is not None:

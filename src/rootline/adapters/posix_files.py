@@ -1,7 +1,8 @@
 """Files of this machine: blocking calls on threads, locks with a deadline, durable folders, the lock of a lake's host.
 
 Owns: the threads and the passing of calls and results between them, the system calls, the lock file
-`coordinator.lock`. Does not own: which files exist and which must be durable when (the adapters), the work of a host.
+`coordinator.lock`, blocks that no fork interrupts. Does not own: which files exist and which must be durable when (the
+adapters), the work of a host.
 Invariants: Every wait has a deadline. Cancelling a caller does not stop its call. Threads start with the first call
 and end in `close`. A file that is reported durable was synced, and so were the names that lead to it. The lake's lock
 ends with its process, however the process ends. The lock only saves work, because a second host would commit correctly
@@ -26,7 +27,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from rootline.schemas.errors import Unavailable
 
@@ -145,6 +146,68 @@ def wait_for_lock(file: int, operation: int, *, patience_s: float) -> None:
             time.sleep(_PAUSE_S)
 
 
+def unlock_and_close(file: int) -> None:
+    """Close a locked file. Closing alone would not unlock it while a child has it open, forked by another thread."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_UN)
+    os.close(file)
+
+
+class ForkGate:
+    """Blocks that no fork interrupts, and calls before each fork. A fork inside a block of the same thread hangs.
+
+    A fork waits until all blocks have ended, and a block that begins meanwhile waits for the fork.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._blocks = 0
+        self._is_forking = False
+        self._before: weakref.WeakSet[ClosedByForks] = weakref.WeakSet()
+        os.register_at_fork(before=self._begin, after_in_parent=self._end, after_in_child=self._end)
+
+    @contextlib.contextmanager
+    def shut(self) -> Iterator[None]:
+        """A block that no fork interrupts."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_forking)
+            self._blocks += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._blocks -= 1
+                self._changed.notify_all()
+
+    def close_before_forks(self, what: ClosedByForks) -> None:
+        """Call `what.close_for_fork()` before each fork, while there is another reference to `what`."""
+        with self._changed:
+            self._before.add(what)
+
+    def _begin(self) -> None:
+        self._changed.acquire()
+        self._is_forking = True
+        self._changed.wait_for(lambda: not self._blocks)
+        for what in list(self._before):
+            what.close_for_fork()
+
+    def _end(self) -> None:
+        self._is_forking = False
+        self._changed.notify_all()
+        self._changed.release()
+
+
+class ClosedByForks(Protocol):
+    """Something open that a forked child must not inherit."""
+
+    def close_for_fork(self) -> None:
+        """Close it until its next use. Never raises."""
+        ...
+
+
+FORKS: Final = ForkGate()
+
+
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[int | None]:
     """Open a regular file for reading. Yields its descriptor, or `None` for anything else, such as a pipe.
@@ -210,6 +273,15 @@ def make_durable_folder(folder: Path, *, top: Path) -> None:
         sync_folder(made.parent)
         if made == top:
             break
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped, for example by Ctrl-Z. `False` if this system does not show it."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return state.rpartition(")")[2].strip()[:1] in ("T", "t")
 
 
 FILE_NAME: Final = "coordinator.lock"
@@ -289,8 +361,7 @@ class LakeLock:
         # forgotten before it is closed: another thread may fork in between, while the number is already another file's
         file, self._file = self._file, None
         if file is not None:
-            fcntl.flock(file, fcntl.LOCK_UN)  # closing would not unlock while a forked child has the file open
-            os.close(file)
+            unlock_and_close(file)
 
     def leave_to_parent(self) -> None:
         """Close the lock file that a forked child inherited. The lock then ends when the parent ends."""

@@ -28,13 +28,13 @@ from pyiceberg.types import (
     ListType,
     MapType,
     NestedField,
-    PrimitiveType,
     StructType,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
     TimestamptzType,
     TimeType,
+    UUIDType,
 )
 
 from rootline.schemas.errors import Invalid
@@ -72,9 +72,9 @@ def has_lacking(values: Sequence[Any]) -> bool:
 
 def is_laid_out(field: NestedField | None) -> bool:
     """Whether this module converts the Python values of a column: Arrow cannot distinguish a dict for a map from a dict
-    for a struct.
+    for a struct, and makes no UUIDs in structs and lists.
     """
-    return field is not None and (_has_map(field.field_type) or _has_default(field.field_type))
+    return field is not None and (_is_unknown_inside(field.field_type) or _has_default(field.field_type))
 
 
 def values_of(name: str, values: Sequence[Any], field: NestedField | None, *, are_rows: bool = True) -> pa.Array:
@@ -108,16 +108,16 @@ def values_of(name: str, values: Sequence[Any], field: NestedField | None, *, ar
 
 
 def _of_values(name: str, values: Sequence[Any], wanted: IcebergType | None, *, are_rows: bool = True) -> pa.Array:
-    """An array of Python's values. They are converted to `wanted` here if that type contains a map or a default, and by
-    Arrow otherwise.
+    """An array of Python's values. They are converted to `wanted` here if that type contains a map, a UUID or a
+    default, and by Arrow otherwise.
     """
     _refuse_depth(name, values)
     match wanted:
         case MapType():
             return _map_of_values(name, values, wanted)
-        case StructType() if _has_map(wanted) or (_has_default(wanted) and _are(values, Mapping)):
+        case StructType() if _is_unknown_inside(wanted) or (_has_default(wanted) and _are(values, Mapping)):
             return _struct_of_values(name, values, wanted, are_rows)
-        case ListType() if _has_map(wanted) or (_has_default(wanted) and _are(values, list | tuple)):
+        case ListType() if _is_unknown_inside(wanted) or (_has_default(wanted) and _are(values, list | tuple)):
             return _list_of_values(name, values, wanted)
     try:
         found = pa.array(values)
@@ -301,12 +301,14 @@ def _misfit(name: str, values: Sequence[Any], error: Exception) -> Invalid:
     )
 
 
-def _has_map(wanted: IcebergType | None) -> bool:
-    if wanted is None or isinstance(wanted, PrimitiveType):
-        return False
-    if isinstance(wanted, StructType):
-        return any(_has_map(field.field_type) for field in wanted.fields)
-    return isinstance(wanted, MapType) or (isinstance(wanted, ListType) and _has_map(wanted.element_type))
+def _is_unknown_inside(wanted: IcebergType) -> bool:
+    """Whether Arrow cannot make such values inside of others: maps from dicts, and UUIDs."""
+    match wanted:
+        case StructType():
+            return any(_is_unknown_inside(field.field_type) for field in wanted.fields)
+        case ListType():
+            return _is_unknown_inside(wanted.element_type)
+    return isinstance(wanted, MapType | UUIDType)
 
 
 def _has_default(wanted: IcebergType) -> bool:

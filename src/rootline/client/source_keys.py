@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +35,9 @@ NO_ROW: Final = "false"
 """The filter that no row satisfies."""
 _LISTED_MAX: Final = 200
 _CHARS_MAX: Final = 8_192
+"""The most characters of values in one test."""
+_FILTER_CHARS_MAX: Final = 32_768
+"""The most characters of a filter, half of what an intent may have. Further columns of the key are not tested."""
 _NO_TEXT: Final = (TimestampNanoType, TimestamptzNanoType)
 """Types whose values a filter's text cannot state."""
 
@@ -152,8 +156,11 @@ class SourceKeys:
             columns = tuple(column.filter(flags) for column in columns)
         if not len(columns[0]):
             return NO_ROW
-        tests = (_test_of(field, column) for field, column in zip(self.fields, columns, strict=True))
-        return " and ".join(test for test in tests if test is not None) or EVERY_ROW
+        found = (_test_of(field, column) for field, column in zip(self.fields, columns, strict=True))
+        tests = [test for test in found if test is not None]
+        lengths = accumulate(len(test) for test in tests)
+        kept = [test for test, length in zip(tests, lengths, strict=True) if length <= _FILTER_CHARS_MAX]
+        return " and ".join(kept) or EVERY_ROW
 
     def shown(self, number: int) -> str:
         """The key of this number, for messages."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rootline.client import checks
 from rootline.client.checks import DEFAULT_TARGET_BYTES, DEFAULT_TIMEOUT_S
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from rootline.client.scan import Scan
     from rootline.client.version_history import TreeView
     from rootline.schemas.intent import AddedManifest
+
+
+_OF_COLUMNS: Final = ("rows-invalid", "definition-invalid", "definition-changed")
+"""Refusals of rows after which they are rewritten under the newest definition: a column may be new, or its name may
+belong to another one now."""
 
 
 class TableHandle(TableRows):
@@ -102,13 +107,18 @@ class TableHandle(TableRows):
                     return await append_merged(
                         session, stamp, self.name, given, target_bytes, timeout_s=wait_s, summary=kept
                     )
+
+            async def written(under: TableDefinition) -> Commit:
+                files = await write_and_store(session, self.name, under, given, target_bytes)
+                return await append_files(session, stamp, self.name, under, files, timeout_s=wait_s, summary=kept)
+
             try:
-                files = await write_and_store(session, self.name, definition, given, target_bytes)
-            except Invalid:
-                self._known = None  # its columns may have been added after it was read
-                definition = await self._definition(session)
-                files = await write_and_store(session, self.name, definition, given, target_bytes)
-            return await append_files(session, stamp, self.name, definition, files, timeout_s=wait_s, summary=kept)
+                return await written(definition)
+            except Invalid as error:
+                if error.code not in _OF_COLUMNS:
+                    raise
+                self._known = None
+                return await written(await self._definition(session))
 
         return self._changing(operation)
 

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from rootline.client.row_updates import MergeRules, WhenMatched, WhenNotMatched
 
 _STALE_CODES: Final = frozenset(
-    ("table-uuid-mismatch", "table-dropped", "table-uuid-missing", "table-replaced", "schema-unknown", "spec-unknown")
+    (
+        "definition-changed",
+        "schema-unknown",
+        "spec-unknown",
+        "table-dropped",
+        "table-replaced",
+        "table-uuid-mismatch",
+        "table-uuid-missing",
+    )
 )
 """Rejections after which a table's definition is re-read before the next change."""
 
@@ -47,7 +55,7 @@ class TableRows(TableHistory):
         """Replace the rows that match `where` by `data`, in one commit. Without `where`, replace all rows.
 
         Files that match in part are rewritten without the matching rows. If another change wins, this one is planned
-        again from the new version, up to eight times.
+        again from the new version, until `timeout_s` ends.
 
         Args:
             data: the new rows, as in `append`. May be empty.

@@ -71,8 +71,17 @@ async def read_root_at(store: ObjectStore, table: TableName, point: PointInTime,
         Invalid: `table-unknown`; `version-unknown` or `tag-unknown` if the head addresses no such root.
     """
     head = await read_head(store, table, known)
-    wanted = await resolve(store, table, head, point)
-    return head if wanted == head.header.version else await read_older_root(store, table, wanted, known=head)
+    while True:
+        try:
+            wanted = await resolve(store, table, head, point)
+            return head if wanted == head.header.version else await read_older_root(store, table, wanted, known=head)
+        except Invalid as error:
+            if error.code != "version-unknown" or (point.timestamp is None and point.tag is None):
+                raise
+            # a version has expired meanwhile, and by the newest head another one has the moment or the tag
+            before, head = head, await read_head(store, table, head)
+            if head.header.versions == before.header.versions and head.header.tags == before.header.tags:
+                raise
 
 
 async def read_older_root(store: ObjectStore, table: TableName, version: int, known: Root | None = None) -> Root:

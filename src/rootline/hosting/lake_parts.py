@@ -39,7 +39,7 @@ from rootline.adapters.open import (
     open_writer_log,
 )
 from rootline.adapters.open_redis import SharedRedis, open_redis
-from rootline.adapters.posix_files import LakeLock
+from rootline.adapters.posix_files import LakeLock, is_stopped
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.hosting.on_demand import LogOnDemand, lake_finder
 from rootline.ports.intent_feed import CoordinatorLog
@@ -182,7 +182,10 @@ def seen_at_lock(lock: LakeLock | None, warehouse: str, log: str | None) -> str:
     if lock is None:
         return f"the log is in memory, and this process hosts no coordinator: {_connect_instead(warehouse, log)}"
     if lock.is_held():
-        return f"process {lock.holder_pid()} hosts the coordinator: see its log lines"
+        pid = lock.holder_pid()
+        if pid is not None and is_stopped(pid):
+            return f"process {pid} hosts the coordinator, but is stopped: `kill -CONT {pid}` continues it"
+        return f"process {pid} hosts the coordinator: see its log lines"
     return f"no process hosts a coordinator: {how_to_start(warehouse, log)}, or {_connect_instead(warehouse, log)}"
 
 

@@ -282,6 +282,15 @@ def _more(kind: str) -> list[object]:
     )
 
 
+def test_a_key_of_many_columns_with_long_values_is_found(lake: Lake) -> None:
+    names = [f"key_{number}" for number in range(10)]
+    table = lake.create_table("demo.wide", dict.fromkeys(names, "string not null") | {"value": "long"})
+    rows = [{name: f"{name} of row {row}".ljust(50) for name in names} | {"value": row} for row in range(150)]
+    assert table.upsert(rows[:60], on=names).rows.inserted == 60
+    changed = [row | {"value": -1} for row in rows]
+    assert table.upsert(changed, on=names).rows == RowCounts(inserted=90, updated=60, deleted=0)
+
+
 def test_zero_and_negative_zero_are_one_key(lake: Lake) -> None:
     table = lake.create_table("demo.zeros", {"k": "double", "v": "long"})
     table.append([{"k": 0.0, "v": 1}])

@@ -12,6 +12,7 @@ from rootline.client.version_history import read_changes, read_history
 from rootline.ports.object_store import Listing, StoredObject
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, Version
+from rootline.schemas.intent import IntentKind, VersionReference
 from rootline.schemas.object_keys import root_key
 from tests.support.loaded_tables import load_table
 from tests.workers.test_expiry_job import Lake, told
@@ -91,6 +92,43 @@ def test_a_version_that_expires_under_its_reader_is_unknown_and_left_out_of_a_hi
         with pytest.raises(Invalid) as refused:
             await read_root_at(lake.store, lake.table, PointInTime(timestamp=moment))
         assert refused.value.code == "version-unknown"
+
+    told(story, Lake(dated=False))
+
+
+def test_a_moment_that_is_still_kept_is_found_although_older_versions_expire_meanwhile() -> None:
+    async def story(lake: Lake) -> None:
+        await lake.append(20)
+        known = await read_root_at(lake.store, lake.table, PointInTime(version=18))
+        moment = PointInTime(timestamp=known.header.snapshot.timestamp_ms)
+
+        async def expire() -> None:
+            await lake.append(5)
+            await lake.job(now=True).run(lake.table)
+            assert await lake.store.get(root_key(lake.table, Version(10))) is None
+
+        store = Interrupted(lake, root_key(lake.table, Version(10)), expire)
+        assert (await read_root_at(store, lake.table, moment)).header.version == 18
+        assert store.happened
+
+    told(story, Lake(dated=False))
+
+
+def test_a_tag_that_moves_while_its_version_expires_is_read_where_it_is_now() -> None:
+    async def story(lake: Lake) -> None:
+        await lake.append(20)
+        await lake.tag("release", 5)
+
+        async def move_and_expire() -> None:
+            moved = VersionReference(version=19, tag="release", seen_version=5)
+            await lake.commit(lake.builder.intent(IntentKind.TAG, ref=moved))
+            await lake.append(5)
+            await lake.job(now=True).run(lake.table)
+            assert await lake.store.get(root_key(lake.table, Version(5))) is None
+
+        store = Interrupted(lake, root_key(lake.table, Version(5)), move_and_expire)
+        assert (await read_root_at(store, lake.table, PointInTime(tag="release"))).header.version == 19
+        assert store.happened
 
     told(story, Lake(dated=False))
 

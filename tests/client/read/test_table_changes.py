@@ -71,6 +71,16 @@ def test_a_file_that_comes_or_goes_tells_the_rows_that_live(flights: TableHandle
     assert words(flights.changes(from_version=start)) == [("removed", "data", 10, 0)]
 
 
+def test_a_restore_that_brings_back_what_a_rewrite_replaced_shows_each_row_once(flights: TableHandle) -> None:
+    put(flights, 1, 2)
+    before = put(flights, 3)
+    flights.rewrite()
+    flights.delete_where("id = 1")
+    flights.restore(before)
+    assert sorted(words(flights.changes(from_version=0))) == [("added", "data", 1, 0), ("added", "data", 2, 0)]
+    assert not flights.changes(from_version=before)
+
+
 def test_maintenance_shows_as_nothing_and_leaves_that_did_not_change_are_not_read() -> None:
     lake = new_lake(append("a", data_file("a"), data_file("b")), append("c"))
     leaf = lake.leaf(lake.root_entries())

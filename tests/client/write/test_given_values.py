@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,18 @@ def test_zones_mix_with_each_other(tmp_path: Path) -> None:
             PLAIN.replace(tzinfo=dt.UTC),
             None,
         ]
+
+
+def test_uuids_of_python_are_taken_at_every_depth(tmp_path: Path) -> None:
+    one = uuid.UUID(int=1)
+    schema = {"id": "uuid", "in_": "struct<id: uuid>", "many": "list<uuid>", "each": "list<struct<id: uuid>>"}
+    rows = [
+        {"id": one, "in_": {"id": one}, "many": [one, None], "each": [{"id": one}, None]},
+        {"id": None, "in_": None, "many": [], "each": None},
+    ]
+    with connect(tmp_path / "lake") as lake:
+        table = lake.create_table("demo.t", schema)
+        table.append(rows)
+        assert table.scan().to_arrow().to_pylist() == rows
+        with pytest.raises(Invalid, match=r"column many\.element: row 1"):
+            table.append({"many": [[one, 7]]})

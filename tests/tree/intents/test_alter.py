@@ -150,6 +150,21 @@ def test_statistics_of_a_writer_that_has_not_heard_of_the_change_are_taken() -> 
     assert outcomes(lake, under(stranger, "four")) == ["statistics-invalid"]
 
 
+def test_rows_for_a_schema_with_a_name_that_another_column_has_now_are_rejected() -> None:
+    lake = new_lake(append("a"))
+    outcomes(lake, add_column(lake))
+    first, without = lake.head.definition, Schema(*ADDED.fields[:-1], schema_id=0)
+    outcomes(lake, alter("drop", *schema_changes(without), replaces=lake.head.header.definition.digest))
+    second = lake.head.definition
+    again = ADDED.fields[-1].model_copy(update={"field_id": second.last_column_id + 1})
+    changes = schema_changes(Schema(*without.fields, again, schema_id=0))
+    outcomes(lake, alter("again", *changes, replaces=lake.head.header.definition.digest))
+    late = under(first, "late", schema_id=first.current_schema_id)
+    fine = under(second, "fine", schema_id=second.current_schema_id)
+    assert outcomes(lake, late, fine) == ["definition-changed", "committed"]
+    assert outcomes(lake, remove("r", removed("data/fine.parquet"), schema_id=first.current_schema_id)) == ["committed"]
+
+
 def test_of_two_changes_made_for_one_definition_the_second_is_rejected() -> None:
     lake = new_lake(append("a"))
     first, second = add_column(lake), add_column(lake, "other")

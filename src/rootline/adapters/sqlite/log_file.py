@@ -4,7 +4,12 @@ Owns: the SQL, the pragmas, creating the file, the check that an open file is st
 each SQLite error for a caller. Does not own: threads and waiting (`intent_log`), the rows of `meta` (`meta_rows`).
 Invariants: WAL with `synchronous=FULL`, so a committed transaction survives a power cut. Offsets are AUTOINCREMENT
 numbers, and never reused. The identity is chosen once, when the file is created, under a lock. Nothing is written to a
-file that was moved away, deleted or replaced, because no other process would find it.
+file that was moved away, deleted or replaced, because no other process would find it. No connection is open across a
+fork.
+
+Theory. SQLite counts its locks on a file in the memory of the process. A forked child has the counts of its parent, but
+not its locks, even for a connection that it opens itself: what it believes to have locked is free for other processes.
+They delete the WAL that it writes to, and its records are lost. So every connection is closed before a fork.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 import random
 import sqlite3
 import time
@@ -21,7 +27,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
+from typing_extensions import override
+
+from rootline.adapters.posix_files import (
+    FORKS,
+    ClosedByForks,
+    make_durable_folder,
+    sync_folder,
+    unlock_and_close,
+    wait_for_lock,
+)
 from rootline.adapters.sqlite.log_pruning import LogRetention, Pruned, PruningState, prune_step, pruning_state
 from rootline.adapters.sqlite.meta_rows import (
     CARRIED,
@@ -82,14 +97,61 @@ _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NOT_A_LOG: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
+class _Connection(ClosedByForks):
+    """A connection to the file at `path`, which each fork closes, and the next use reopens.
+
+    All methods but `close_for_fork` are called in a block that no fork interrupts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: OpenFile | None = None
+        self._open: sqlite3.Connection | None = None
+        self._is_patient = True
+        self.times_opened = 0
+        FORKS.close_before_forks(self)
+
+    def get(self) -> sqlite3.Connection:
+        """The open connection. Raises `sqlite3.Error`, and the errors of `check`."""
+        if self._open is None:
+            self.check()
+            self._open = _connect(self._path)
+            self._file = OpenFile.at(self._path)
+            self.times_opened += 1
+            if not self._is_patient:
+                self.wait_no_more()
+        return self._open
+
+    def check(self) -> None:
+        """Raise `Unavailable` (`log-unavailable`) unless the file that was opened first is still at its path."""
+        if self._file is not None:
+            self._file.check()
+
+    def wait_no_more(self) -> None:
+        """Let statements fail at once while another process has the lock that they need."""
+        self._is_patient = False
+        self.get().execute("PRAGMA busy_timeout=0")
+
+    def close(self) -> None:
+        """Close it for ever."""
+        if self._open is not None:
+            self._open.close()
+
+    @override
+    def close_for_fork(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            with contextlib.suppress(sqlite3.Error):
+                opened.close()
+
+
 class LogWriter:
     """A connection that writes."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, identity: LogId) -> None:
+    def __init__(self, path: Path, opened: _Connection, identity: LogId) -> None:
         self.path = path
         self.identity = identity
-        self._connection = connection
-        self._file = OpenFile.at(path)
+        self._opened = opened
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -101,18 +163,22 @@ class LogWriter:
         path = folder / FILE_NAME
         try:
             make_durable_folder(folder, top=folder.parent)
-            with _locked(folder / _LOCK_NAME):
-                connection = _connect(path)
+            with _locked(folder / _LOCK_NAME), FORKS.shut():
+                opened = _Connection(path)
                 try:
-                    identity = _prepare(connection, path)
-                    connection.execute("PRAGMA busy_timeout=0")  # `_begin` waits instead
+                    identity = _prepare(opened.get(), path)
+                    opened.wait_no_more()  # `_begin` waits instead
                     sync_folder(folder)
                 except BaseException:
-                    connection.close()
+                    opened.close()
                     raise
         except (sqlite3.Error, OSError) as error:
             raise _failed(path, error) from error
-        return cls(path, connection, identity)
+        return cls(path, opened, identity)
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        return self._opened.get()
 
     def in_one_transaction(self, works: Sequence[Callable[[Self], object]]) -> list[object]:
         """Run `works` in order in one transaction, which is durable when this returns.
@@ -120,7 +186,11 @@ class LogWriter:
         Raises:
             Unavailable: nothing was written. OutcomeUnknown: `publish-unknown`, the commit itself failed.
         """
-        self._file.check()
+        with FORKS.shut():
+            return self._in_one_transaction(works)
+
+    def _in_one_transaction(self, works: Sequence[Callable[[Self], object]]) -> list[object]:
+        self._opened.check()
         try:
             _begin(self._connection)
             answers = [work(self) for work in works]
@@ -234,24 +304,27 @@ class LogWriter:
 
     def close(self) -> None:
         """Close the connection. The last connection to close writes the WAL into the file."""
-        self._connection.close()
+        with FORKS.shut():
+            self._opened.close()
 
 
 class LogReader:
     """A connection that reads."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            self._connection = _connect(path)
+        self._path, self._opened = path, _Connection(path)
+        with self._failures():
             self.identity = _identity_of(self._connection, path)
-        except sqlite3.Error as error:
-            raise _failed(path, error) from error
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        return self._opened.get()
 
     def data_version(self) -> int:
-        """A number that changes when another connection has committed."""
+        """A number that changes when another connection has committed. It may change without that after a fork."""
         with self._failures():
-            return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+            version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+            return (self._opened.times_opened << 32) + version
 
     def end_offset(self) -> int:
         """The offset of the next record."""
@@ -341,7 +414,8 @@ class LogReader:
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        with FORKS.shut():
+            self._opened.close()
 
     def _rows(self, query: str, values: Sequence[int | bytes]) -> list[tuple[Any, ...]]:
         """The rows of `query`, stopping after 8 MB of values. The last column must be a record's value."""
@@ -357,9 +431,11 @@ class LogReader:
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
+        """A block of statements."""
         try:
-            yield
-        except sqlite3.Error as error:
+            with FORKS.shut():
+                yield
+        except (sqlite3.Error, OSError) as error:
             raise _failed(self._path, error) from error
 
 
@@ -471,6 +547,9 @@ def _failed(path: Path, error: sqlite3.Error | OSError) -> RootlineError:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        wait_for_lock(file.fileno(), fcntl.LOCK_EX, patience_s=_BUSY_WAIT_S)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        wait_for_lock(file, fcntl.LOCK_EX, patience_s=_BUSY_WAIT_S)
         yield
+    finally:
+        unlock_and_close(file)

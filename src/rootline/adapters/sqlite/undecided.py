@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from rootline.adapters.posix_files import FORKS
 from rootline.schemas.errors import Unavailable
 
 FILE_NAME: Final = "log.sqlite"
@@ -25,7 +26,8 @@ def undecided_in(path: Path) -> Mapping[str, tuple[int, int]]:
         Unavailable: `log-unavailable`, the file cannot be read.
     """
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        url = f"{path.as_uri()}?mode=ro"
+        with FORKS.shut(), contextlib.closing(sqlite3.connect(url, uri=True)) as connection:
             known = connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
             rows = connection.execute(
                 "SELECT i.key, count(*), min(i.appended_ms) FROM intents i"

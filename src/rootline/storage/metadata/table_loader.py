@@ -39,7 +39,9 @@ from rootline.storage.metadata.root_reader import proven_root, read_definition, 
 from rootline.storage.metadata.scan_loader import read_root_vectors
 from rootline.storage.stored_objects import gather_bounded
 from rootline.tree.check.net_changes import NetChange, NetChanges, VectorsChange
+from rootline.tree.check.rewrite_rules import states_rewrites
 from rootline.tree.check.root_diff import Changes, RootDiff
+from rootline.tree.parts.restores import RESTORED_VERSIONS
 from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.state.leaf_lookup import LeafKeys, LeafLookup
 from rootline.tree.state.live_index import LiveIndex, StoredAt
@@ -137,11 +139,17 @@ async def changes_of(
 async def read_net_change(store: ObjectStore, table: TableName, after: int, up_to: int) -> NetChange:
     """The net change of the versions after `after`, up to and including `up_to`. Raises the errors of
     `changes_by_root`.
+
+    Roots do not show what a rewrite replaced. If a restore follows one, the first and the last version are compared.
     """
     changes = NetChanges()
-    async for _, part in changes_by_root(store, table, after, up_to):
+    is_rewritten = is_restored = False
+    async for root, part in changes_by_root(store, table, after, up_to):
+        summary = root.header.snapshot.summary
+        is_rewritten |= states_rewrites(summary)
+        is_restored |= is_rewritten and RESTORED_VERSIONS in summary
         changes.take(part)
-    return changes.net()
+    return await read_difference(store, table, Version(after), Version(up_to)) if is_restored else changes.net()
 
 
 async def read_difference(store: ObjectStore, table: TableName, older: Version, newer: Version) -> NetChange:

@@ -195,8 +195,17 @@ def shared_rules(deciding: Decisions, record: Record) -> Needs | None:
 
 
 def _check_schema(draft: Draft, intent: Intent) -> None:
-    if intent.schema_id is not None and intent.schema_id != draft.definition.current_schema_id:
-        draft.definition.schema_by_id(intent.schema_id)
+    if intent.schema_id is None or intent.schema_id == draft.definition.current_schema_id:
+        return
+    reused = draft.definition.reused_name(intent.schema_id)
+    # clients of the REST catalog state themselves which schema must be current
+    adds_rows = (intent.add_data_files or intent.add_manifests) and intent.kind not in MAINTENANCE_KINDS
+    if reused is not None and adds_rows and CLIENT not in intent.summary:
+        raise Invalid(
+            "definition-changed",
+            f"{draft.table}: the rows were written for schema {intent.schema_id}, in which {reused} is another column "
+            "than now: reopen the table, and rewrite them",
+        )
 
 
 def judged_by_kind(deciding: Decisions, record: Record) -> Needs | None:
