@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
@@ -55,7 +55,7 @@ PAGES_DIGEST_KEY: Final = b"rootline.pages-digest"
 _MAGIC: Final = b"PAR1"
 _TAIL_BYTES: Final = 8  # footer length, magic
 _NAME: Final = re.compile(r"(?:\A|/)[0-9a-f-]{36}-(data|delete)-([0-9a-f]{16})\.parquet\Z")
-_ALL_DIFFERENT: Final = frozenset({"location", "file_size_in_bytes", "lower_bound", "upper_bound", "referenced_file"})
+_ALL_DIFFERENT: Final = frozenset({"location", "lower_bound", "upper_bound", "referenced_file"})
 _TYPES_OF: Final = {
     LeafContent.DATA: [ContentType.DATA],
     LeafContent.DELETE: [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE],
@@ -122,26 +122,25 @@ def _encoded(table: pa.Table, leaf_uuid: UUID, content: LeafContent) -> EncodedL
     writer = pq.ParquetWriter(
         sink,
         table.schema,
-        compression="zstd",
-        use_dictionary=_repeating(table.schema),
         write_statistics=False,
         write_page_checksum=True,
         store_schema=False,
+        **_storage_of(table.schema),
     )
     writer.write_table(table, row_group_size=ROW_GROUP_ENTRIES)
-    pages_digest = hashlib.sha256(sink.getbuffer()).digest()
+    pages_digest, pages_end = hashlib.sha256(sink.getbuffer()).hexdigest(), sink.tell()
     writer.add_key_value_metadata(
         {
             "format-version": "4",
             "content": content.value,
             "rootline.profile": field_ids.PROFILE,
-            PAGES_DIGEST_KEY.decode(): pages_digest.hex(),
+            PAGES_DIGEST_KEY.decode(): pages_digest,
         }
     )
     writer.close()
     body = sink.getvalue()
     footer_start = len(body) - _TAIL_BYTES - int.from_bytes(body[-8:-4], "little")
-    if hashlib.sha256(body[:footer_start]).digest() != pages_digest:
+    if footer_start != pages_end:
         raise Internal("invariant-broken", f"leaf {leaf_uuid}: the writer put bytes between the pages and the footer")
     digest = hashlib.sha256(body[footer_start:-_TAIL_BYTES]).digest()
     return EncodedLeaf(leaf_location(leaf_uuid, content.value, digest.hex()), body, digest)
@@ -168,18 +167,39 @@ def leaf_of_entries(
     return Leaf(location, content, held, pq.read_metadata(pa.BufferReader(held)), size_in_bytes)
 
 
-def _repeating(schema: pa.Schema, path: str = "") -> list[str]:
-    """The Parquet columns whose values repeat, which are written with a dictionary. Dictionaries of locations, sizes
-    and bounds, which all differ, would cost a third of the writing time.
+def _storage_of(schema: pa.Schema) -> dict[str, Any]:
+    """Arrow's options for the encoding and compression of each Parquet column.
+
+    Numbers are small once encoded. A zstd frame of them costs more time than it saves bytes, and so does a dictionary
+    of text that all differs.
     """
-    found: list[str] = []
-    for field in schema:
-        name = f"{path}{field.name}"
+    encodings: dict[str, str] = {}
+    compression: dict[str, str] = {}
+    repeating: list[str] = []
+    for path, field in _primitive(schema):
+        kind = field.type
+        compression[path] = "lz4"
+        if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+            encodings[path] = "DELTA_BINARY_PACKED"
+        elif pa.types.is_floating(kind):
+            encodings[path] = "BYTE_STREAM_SPLIT"
+        elif not pa.types.is_boolean(kind):
+            compression[path] = "zstd"
+            if field.name not in _ALL_DIFFERENT:
+                repeating.append(path)
+    return {"compression": compression, "use_dictionary": repeating, "column_encoding": encodings}
+
+
+def _primitive(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str, pa.Field]]:
+    """The Parquet path and the field of each column that has values."""
+    for field in fields:
+        path = f"{above}{field.name}"
         if pa.types.is_struct(field.type):
-            found += _repeating(pa.schema(list(field.type)), f"{name}.")
-        elif field.name not in _ALL_DIFFERENT:
-            found.append(f"{name}.list.element" if pa.types.is_list(field.type) else name)
-    return found
+            yield from _primitive(field.type, f"{path}.")
+        elif pa.types.is_list(field.type):
+            yield f"{path}.list.element", field.type.value_field
+        else:
+            yield path, field
 
 
 def check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> None:

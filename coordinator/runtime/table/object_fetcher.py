@@ -471,8 +471,9 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
 
 def _decoded(body: bytes, table: TableName, need: LeafNeed) -> ReadLeaf | Absent:
     try:
-        leaf = decode_leaf(body, location=need.location, is_new=True).kept_by(mapped)
-        return ReadLeaf(leaf, None if need.proving is None else prove_leaf(leaf, need.proving, need.prefixes))
+        leaf = decode_leaf(body, location=need.location, is_new=True)
+        proof = None if need.proving is None else prove_leaf(leaf, need.proving, need.prefixes)
+        return ReadLeaf(leaf.kept_by(mapped), proof)
     except RootlineError as error:
         return Absent(error.message.removeprefix(f"{need.location}: "))
     except Exception as error:  # a writer's bytes: a decoder that fails on them rejects that intent only

@@ -21,7 +21,7 @@ Source: format page, "Leaf manifest".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from operator import itemgetter
 from typing import Any, Final
 
@@ -243,7 +243,7 @@ _OF_FILE: Final = (
 )
 _LISTED_TYPES: Final = {field.name: field.type for field in ROW_FIELDS}
 _BOUNDS: Final = ("lower_bound", "lower_value", "upper_bound", "upper_value")
-_MEMBERS: Final = (*_BOUNDS, *(name for name, _, _ in COUNT_FIELDS))
+_MEMBERS: Final = (*_BOUNDS, *(name for name, _, _ in COUNT_FIELDS), "field_id")
 _MEMBERS_OF: Final = itemgetter(*_MEMBERS)
 _NOTHING: Final = (None,) * len(_MEMBERS)
 """The statistics of a column for which a file has none."""
@@ -265,49 +265,55 @@ def columns_of(files: Sequence[DataFile], definition: TableDefinition) -> pa.Tab
 
 
 def _listed_statistics(files: Sequence[DataFile], definition: TableDefinition) -> pa.StructArray | None:
-    told: dict[int, list[tuple[Any, ...]]] = {}
-    for ordinal, file in enumerate(files):
+    told: dict[
+        int, list[Any]
+    ] = {}  # one list for a column: a tuple for each file would keep the garbage collector busy
+    for start, file in zip(count(step=len(_MEMBERS)), files, strict=False):
         for item in file.statistics:
             said = vars(item)  # a model's own attributes take four times as long
             column = told.get(said["field_id"])
             if column is None:
                 column = told[said["field_id"]] = []
-            if len(column) != ordinal:
-                if len(column) > ordinal:
+            if len(column) != start:
+                if len(column) > start:
                     raise Invalid("statistics-invalid", f"{file.location}: statistics of id {item.field_id} twice")
-                column += [_NOTHING] * (ordinal - len(column))
-            column.append(_MEMBERS_OF(said))
+                column += _NOTHING * ((start - len(column)) // len(_MEMBERS))
+            column += _MEMBERS_OF(said)
     if not told:
         return None
     ids = sorted(told)
     children = []
     for tracked_id in ids:
         column = told.pop(tracked_id)
-        column += [_NOTHING] * (len(files) - len(column))
+        column += _NOTHING * (len(files) - len(column) // len(_MEMBERS))
         children.append(_of_column(column, definition.tracked_by_id[tracked_id]))
     return pa.StructArray.from_arrays(children, names=[f"_{tracked_id}" for tracked_id in ids])
 
 
-def _of_column(told: Sequence[tuple[Any, ...]], tracked: TrackedField) -> pa.StructArray:
-    values = {name: [members[at] for members in told] for at, name in enumerate(_MEMBERS)}
+def _of_column(told: list[Any], tracked: TrackedField) -> pa.StructArray:
+    values = {name: told[at :: len(_MEMBERS)] for at, name in enumerate(_MEMBERS)}
     columns: dict[str, pa.Array] = {}
     if arrow_type_of_bound(tracked.type) is not None:
         for side in ("lower", "upper"):
             columns[f"{side}_bound"] = _bounds(tracked, side, values[f"{side}_bound"], values[f"{side}_value"])
-    elif any(value is not None for name in _BOUNDS for value in values[name]):
+    elif any(_has_values(values[name]) for name in _BOUNDS):
         raise Invalid("statistics-invalid", f"{tracked.name} has bounds, but its type allows none; leave them out")
     for name, _, kind in COUNT_FIELDS:
         columns[name] = pa.array(values[name], kind)
-    absent = pa.array([members is _NOTHING for members in told])
+    absent = pa.array(values["field_id"]).is_null()
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=absent)
 
 
 def _bounds(tracked: TrackedField, side: str, binary: Sequence[bytes | None], values: Sequence[Any]) -> pa.Array:
     kind: pa.DataType = arrow_type_of_bound(tracked.type)
-    if isinstance(tracked.type, _VALUE_BY_VALUE) or any(value is not None for value in values):
+    if isinstance(tracked.type, _VALUE_BY_VALUE) or _has_values(values):
         bounds = [bound_of(tracked, side, *each) for each in zip(binary, values, strict=True)]
         return column_of_physical(bounds, kind)
     if isinstance(tracked.type, _AS_WRITTEN):
         return pa.array(binary, pa.binary()).cast(kind)
     # numbers are little-endian in Iceberg's form, and in Arrow's wherever Arrow runs
     return pa.array(binary, pa.binary(kind.bit_width // 8)).view(kind)
+
+
+def _has_values(values: Sequence[Any]) -> bool:
+    return values.count(None) < len(values)

@@ -13,12 +13,19 @@ from pyroaring import BitMap64
 
 from rootline.adapters.memory import MemoryObjectStore
 from rootline.client.create_drop import build_definition
+from rootline.ports.object_store import StoredObject
 from rootline.schemas.bytes.vector_codec import encode_vector
 from rootline.schemas.content_entry import ContentEntry, DeletionVector, Status
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key, roots_prefix
-from rootline.storage.metadata.object_reader import read_leaf, read_leaves, read_manifest_vector, read_vector
+from rootline.storage.metadata.object_reader import (
+    LEAVES_AT_ONCE,
+    read_leaf,
+    read_leaves,
+    read_manifest_vector,
+    read_vector,
+)
 from rootline.storage.metadata.root_reader import HeadKey, find_head, read_definition, read_root
 from rootline.storage.metadata.table_loader import load_to_build_on
 from tests.storage.stored_tables import TABLE, StoredTable
@@ -166,6 +173,27 @@ def test_known_leaves_are_not_read_again_and_one_missing_leaf_fails_all() -> Non
     assert list(both) == [second.location, first.location]
     with pytest.raises(Corrupt, match=first.location):
         asyncio.run(read_leaves(table.store, TABLE, [second, first]))
+
+
+def test_the_bytes_of_a_leaf_are_moved_before_all_leaves_are_read() -> None:
+    table = new_table()
+    leaves = [table.leaf([file_of(table, number)]) for number in range(LEAVES_AT_ONCE + 2)]
+    read: list[str] = []
+    moved_before: list[int] = []
+
+    class Reads(MemoryObjectStore):
+        async def get(self, key: ObjectKey) -> StoredObject | None:
+            read.append(key)
+            return await table.store.get(key)
+
+    def keep(body: bytes) -> bytes:
+        moved_before.append(len(read))
+        return body
+
+    found = asyncio.run(read_leaves(Reads(), TABLE, leaves, keep=keep))
+    assert list(found) == [leaf.location for leaf in leaves]
+    assert len(moved_before) == len(leaves)
+    assert moved_before[0] < len(leaves)
 
 
 def test_a_vector_is_read_from_its_range_and_proven() -> None:

@@ -14,7 +14,7 @@ record without a value has an empty one. An unread record has the reason and not
 
 Theory. Headers bound the size from above at almost no cost: a block of zstd contains 128 KiB at most, lz4's frame names
 its largest block, snappy's blocks name their size, deflate shrinks by a factor of 1032 at most. These bounds suffice
-for ordinary batches. Only the others are decompressed on trial, into a buffer of a fixed size.
+for ordinary batches. Only the others are decompressed on trial, in portions or into a buffer of a fixed size.
 
 The header of a batch, which is never compressed, names its first and last offset. So each record of a batch that may
 not be decompressed has its coordinates, and these are enough for a verdict and a dead letter. A replacement batch is
@@ -32,6 +32,7 @@ import asyncio
 import math
 import secrets
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,11 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from rootline.schemas.identifiers import LogId, LogPosition, LogRecord
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 GZIP: Final = 1
 SNAPPY: Final = 2
@@ -100,11 +106,31 @@ def decoded_size(codec: int, data: bytes, bytes_max: int, *, tries: bool = True)
 def _on_trial(codec: int, data: bytes, bytes_max: int) -> int | None:
     if codec == GZIP:
         return _gzip_on_trial(data, bytes_max)
-    decompress_into = cramjam.zstd.decompress_into if codec == ZSTD else cramjam.lz4.decompress_into
+    if codec == ZSTD:
+        return _zstd_on_trial(data, bytes_max)
     try:
-        return int(decompress_into(data, bytearray(bytes_max)))
+        return int(cramjam.lz4.decompress_into(data, bytearray(bytes_max)))
     except Exception:  # it does not fit, or is invalid: the library distinguishes these only by the message
         return None
+
+
+def _zstd_on_trial(data: bytes, bytes_max: int) -> int | None:
+    """In portions, because a buffer of `bytes_max` takes longer than the decompression."""
+    size = 0
+    try:
+        while data:
+            stream = zstd.ZstdDecompressor()
+            while not stream.eof:
+                if stream.needs_input and not data:
+                    return None
+                size += len(stream.decompress(data, _PORTION))
+                if size > bytes_max:
+                    return None
+                data = b""
+            data = stream.unused_data
+    except zstd.ZstdError:
+        return None
+    return size
 
 
 def _gzip_on_trial(data: bytes, bytes_max: int) -> int | None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Final
+from typing import Final, TypeAlias
 
+import pyarrow as pa
 from pyroaring import BitMap, BitMap64
 
 from rootline.ports.object_store import ObjectStore
@@ -29,6 +30,8 @@ LEAVES_AT_ONCE: Final = 8
 DECODED_AT_ONCE: Final = min(LEAVES_AT_ONCE, os.cpu_count() or 1)
 """Threads that decode or index at a time. More than cores would only keep more freed memory."""
 _SMALL_BYTES: Final = 65_536
+Keeper: TypeAlias = Callable[[bytes], bytes | pa.Buffer]
+"""Moves the bytes of an object to another place, such as a file."""
 
 
 async def read_leaf(
@@ -38,12 +41,13 @@ async def read_leaf(
     *,
     definition: TableDefinition | None = None,
     slots: asyncio.Semaphore | None = None,
+    keep: Keeper | None = None,
 ) -> Leaf:
     """Read the leaf (manifest) that a DATA_MANIFEST or DELETE_MANIFEST row of a root names.
 
     Its entries inherit sequence numbers from the row, as in Iceberg. The row's `file_format` states the format,
     whatever the suffix is. `definition`: the table's definition. Avro manifests of Iceberg V1 to V3 need it for their
-    partitions. `slots`: limits how many threads decode at a time.
+    partitions. `slots`: limits how many threads decode at a time. `keep`: moves the leaf's bytes (`Leaf.kept_by`).
 
     Raises:
         Corrupt: `object-missing` or `leaf-corrupt`.
@@ -61,10 +65,10 @@ async def read_leaf(
     key = stored_key(table, entry.location)
     try:
         if len(body) <= _SMALL_BYTES:
-            leaf = _decoded(body, entry, definition)
+            leaf = _decoded(body, entry, definition, keep)
         else:  # on a thread, so that other tasks can run
             async with slots or nullcontext():
-                leaf = await asyncio.to_thread(_decoded, body, entry, definition)
+                leaf = await asyncio.to_thread(_decoded, body, entry, definition, keep)
     except Corrupt as error:  # a location is relative to its table; restoring the object needs the whole key
         raise Corrupt(error.code, f"{key}: {error.message.removeprefix(f'{entry.location}: ')}") from error
     if len(leaf) != entry.record_count:
@@ -75,12 +79,14 @@ async def read_leaf(
     return leaf.of_row(entry)
 
 
-def _decoded(body: bytes, entry: ContentEntry, definition: TableDefinition | None) -> Leaf:
+def _decoded(body: bytes, entry: ContentEntry, definition: TableDefinition | None, keep: Keeper | None) -> Leaf:
     if entry.file_format is FileFormat.PARQUET or definition is None:
-        return decode_leaf(body, location=entry.location)
-    from rootline.schemas.bytes.manifest_codec import decode_manifest
+        leaf = decode_leaf(body, location=entry.location)
+    else:
+        from rootline.schemas.bytes.manifest_codec import decode_manifest
 
-    return decode_manifest(body, definition, entry, name=entry.location)
+        leaf = decode_manifest(body, definition, entry, name=entry.location)
+    return leaf if keep is None else leaf.kept_by(keep)
 
 
 async def read_leaves(
@@ -90,10 +96,11 @@ async def read_leaves(
     known: Mapping[str, Leaf] | None = None,
     *,
     definition: TableDefinition | None = None,
+    keep: Keeper | None = None,
 ) -> dict[str, Leaf]:
     """Location → leaf for each of `entries`, which are rows of a root. Leaves in `known` are not re-read.
 
-    Reads a few leaves at a time. `definition`: see `read_leaf`.
+    Reads a few leaves at a time. `definition`, `keep`: see `read_leaf`. With `keep`, few leaves are in memory at once.
 
     Raises:
         Corrupt, Invalid: the errors of `read_leaf`, for the first row that fails.
@@ -104,7 +111,7 @@ async def read_leaves(
     slots = asyncio.Semaphore(DECODED_AT_ONCE)
 
     async def read(entry: ContentEntry) -> Leaf:
-        return await read_leaf(store, table, entry, definition=definition, slots=slots)
+        return await read_leaf(store, table, entry, definition=definition, slots=slots, keep=keep)
 
     leaves = await gather_bounded(wanted, read, LEAVES_AT_ONCE)
     found |= {entry.location: leaf for entry, leaf in zip(wanted, leaves, strict=True)}

@@ -82,7 +82,8 @@ async def load_state(
     definition = await read_definition(store, root.header)
     rows = [row.entry for row in root.rows if row.entry.content_type in LEAF_TYPES]
     live = [entry for entry in rows if entry.version_info.status is not Status.DELETED]
-    leaves = await read_leaves(store, root.header.table, live, known_leaves, definition=definition)
+    keep = mapped if to_build_on else None
+    leaves = await read_leaves(store, root.header.table, live, known_leaves, definition=definition, keep=keep)
     stored = await read_root_vectors(store, root)
     if not to_build_on or not leaves:
         return TableState.of(root, definition, leaves, stored_vectors=stored)

@@ -40,7 +40,7 @@ from rootline.tree.proof.file_proof import (
     limits_of,
     why_implausible,
 )
-from rootline.tree.state.aggregates import LeafAggregates, aggregates_in, exact_sum, tally_of_leaf
+from rootline.tree.state.aggregates import LeafAggregates, aggregates_in, exact_sum, tally_in
 from rootline.tree.state.totals import Tally
 
 __all__ = ["Fault", "LeafProof", "first_fault", "first_true", "prove_leaf", "statistics_fault"]
@@ -199,14 +199,14 @@ def prove_leaf(leaf: Leaf, definition: TableDefinition, prefixes: Sequence[str] 
 def _proven(leaf: Leaf, definition: TableDefinition, prefixes: Sequence[str]) -> LeafProof:
     spec_id = -1
     try:
-        table = leaf.columns(_COLUMNS if not leaf.tracked_ids else [*_COLUMNS, CONTENT_STATS]).combine_chunks()
+        table = leaf.columns(_COLUMNS).combine_chunks()
         spec_id = table.column("partition_spec_id")[0].as_py()
         spec_ids = definition.spec_by_id(spec_id).expr_ids
         fault = _first_fault(leaf, table, definition, spec_ids, prefixes)
         if fault is not None:
             return LeafProof(definition, spec_id, _invalid(leaf, fault))
-        rows = exact_sum(one_chunk(table.column("record_count")))
-        return LeafProof(definition, spec_id, None, aggregates_in(table, spec_ids), tally_of_leaf(leaf), rows)
+        rows, tally = exact_sum(one_chunk(table.column("record_count"))), tally_in(table, leaf.content)
+        return LeafProof(definition, spec_id, None, aggregates_in(table, spec_ids), tally, rows)
     except (Corrupt, Invalid) as error:
         code = error.code if isinstance(error, Invalid) else _INVALID
         message = error.message.removeprefix(f"{leaf.location}: ")
@@ -227,6 +227,7 @@ _COLUMNS: Final = [
     "split_offsets",
     "equality_ids",
     "first_row_id",
+    CONTENT_STATS,
 ]
 
 

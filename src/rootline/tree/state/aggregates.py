@@ -41,8 +41,7 @@ class LeafAggregates:
 
 def aggregates_of(leaf: Leaf, spec_ids: tuple[int, ...]) -> LeafAggregates:
     """The aggregates of a leaf whose partition spec has the members `spec_ids`."""
-    names = ["version_info", "record_count", *([CONTENT_STATS] if leaf.tracked_ids else [])]
-    return aggregates_in(leaf.columns(names), spec_ids)
+    return aggregates_in(leaf.columns(["version_info", "record_count", CONTENT_STATS]), spec_ids)
 
 
 def aggregates_in(table: pa.Table, spec_ids: tuple[int, ...]) -> LeafAggregates:
@@ -94,11 +93,12 @@ def _aggregate(column: pa.StructArray, *, is_partition_value: bool) -> FieldStat
     lower, upper = physical_column(members["lower_bound"]), physical_column(members["upper_bound"])
     if is_partition_value:
         upper = pc.coalesce(upper, lower)
-    has_values = pc.invert(_all_null(members, lower, upper, is_partition_value))
-    if not pc.any(has_values).as_py():
-        return replace(counts, tight_bounds=_and(members["tight_bounds"]))
-    if not pc.all(has_values).as_py():
-        lower, upper = lower.filter(has_values), upper.filter(has_values)
+    if lower.null_count and upper.null_count:  # otherwise every entry has values
+        has_values = pc.invert(_all_null(members, lower, upper, is_partition_value))
+        if not pc.any(has_values).as_py():
+            return replace(counts, tight_bounds=_and(members["tight_bounds"]))
+        if not pc.all(has_values).as_py():
+            lower, upper = lower.filter(has_values), upper.filter(has_values)
     least, greatest = _whole(lower, "min"), _whole(upper, "max")
     if is_partition_value and (least is None or greatest is None):
         return None  # two null bounds would mean that the partition value is null
@@ -154,7 +154,7 @@ def exact_sum(values: pa.Array) -> int:
 
 def _and(tight: pa.Array) -> bool | None:
     """False if any value is False, otherwise `None` if any is null, otherwise True."""
-    if pc.any(pc.invert(tight)).as_py():
+    if pc.all(tight).as_py() is False:
         return False
     return None if tight.null_count else True
 
@@ -173,14 +173,24 @@ def tally_of_leaf(leaf: Leaf, dead: BitMap | None = None) -> Tally:
 
     It equals counting entry by entry (checked by `tests/tree/state/test_leaf_tally.py`).
     """
-    is_data = leaf.content is LeafContent.DATA
-    types = [ContentType.DATA] if is_data else [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE]
-    table = leaf.columns(
-        ["content_type", "version_info.status", "record_count", *sorted({SIZE_OF[kind] for kind in types})]
-    )
+    sizes = sorted({SIZE_OF[kind] for kind in _TYPES_OF[leaf.content]})
+    return tally_in(leaf.columns(["content_type", "version_info.status", "record_count", *sizes]), leaf.content, dead)
+
+
+_TYPES_OF: Final = {
+    LeafContent.DATA: [ContentType.DATA],
+    LeafContent.DELETE: [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE],
+}
+
+
+def tally_in(table: pa.Table, content: LeafContent, dead: BitMap | None = None) -> Tally:
+    """The tally of columns that have been read from a leaf of this content: the status, type, rows and size of every
+    entry.
+    """
     live = live_mask(table, dead)
     tally = Tally()
-    for content_type in types:
+    for content_type in _TYPES_OF[content]:
+        is_data = content is LeafContent.DATA
         chosen = live if is_data else pc.and_(live, pc.equal(_column(table, "content_type"), int(content_type)))
         records, sizes = (_column(table, name).filter(chosen) for name in ("record_count", SIZE_OF[content_type]))
         tally.add(content_type, len(records), exact_sum(one_chunk(records)), exact_sum(one_chunk(sizes)))

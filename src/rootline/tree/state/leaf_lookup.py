@@ -141,9 +141,12 @@ def _data_places(leaf: Leaf) -> HashedKeys:
 
 
 def _strings(column: pa.ChunkedArray) -> Iterator[str]:
-    """The strings of a column. Only a few exist at a time, which the processor's cache has room for."""
+    """The strings of a column. Only a few exist at a time, which the processor's cache has room for.
+
+    `to_numpy` would import pandas where it is installed, which takes as long as a million strings.
+    """
     starts = range(0, len(column), _STRINGS_AT_ONCE)
-    return chain.from_iterable(column.slice(start, _STRINGS_AT_ONCE).to_numpy() for start in starts)
+    return chain.from_iterable(column.slice(start, _STRINGS_AT_ONCE).to_pylist() for start in starts)
 
 
 def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:

@@ -119,6 +119,16 @@ def test_the_same_entries_give_the_same_bytes() -> None:
     assert once == again
 
 
+def test_numbers_are_delta_encoded_and_only_text_and_bytes_cost_a_zstd_frame() -> None:
+    encoded = encode_leaf([data_entry(1)], definition(), leaf_uuid=LEAF_UUID, content=LeafContent.DATA)
+    group = pq.read_metadata(io.BytesIO(encoded.body)).row_group(0)
+    for column in (group.column(index) for index in range(group.num_columns)):
+        is_text = column.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+        assert column.compression == ("ZSTD" if is_text else "LZ4"), column.path_in_schema
+        assert ("DELTA_BINARY_PACKED" in column.encodings) == (column.physical_type in ("INT32", "INT64"))
+        assert ("BYTE_STREAM_SPLIT" in column.encodings) == (column.physical_type in ("FLOAT", "DOUBLE"))
+
+
 def test_planning_reads_single_columns() -> None:
     entries = [data_entry(number) for number in range(9)]
     encoded = encode_leaf(entries, definition(), leaf_uuid=LEAF_UUID, content=LeafContent.DATA)

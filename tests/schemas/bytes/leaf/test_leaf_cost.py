@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from random import Random
 from uuid import UUID
@@ -9,13 +10,16 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.types import LongType
 
 from rootline.schemas.bytes import leaf_cost
-from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, LeafContent, decode_leaf, encode_columns
+from rootline.schemas.bytes.leaf_codec import MAX_ENTRIES, LeafContent, decode_leaf, encode_columns, encode_leaf
 from rootline.schemas.bytes.leaf_cost import LOCATION_BYTES_MAX, check_leaf_cost
 from rootline.schemas.bytes.leaf_schema import ROW_FIELDS
+from rootline.schemas.content_entry import FieldStatistics
 from rootline.schemas.errors import Corrupt
 from tests.schemas.bytes.leaf.test_foreign_leaf import SCHEMA, row, struct_of_statistics, written
+from tests.schemas.leaf_examples import BOUNDS, data_entry, definition
 from tests.tree.tables import ID
 
 
@@ -108,6 +112,20 @@ def test_a_leaf_of_ours_with_as_many_entries_as_fit_is_decoded() -> None:
     names = pa.array([f"data/{number}-{'y' * 60}.parquet" for number in range(MAX_ENTRIES)])
     one = pa.Table.from_pylist([{**row("a"), "content_stats": None}], schema=pa.schema(ROW_FIELDS))
     table = one.take(pa.array([0] * MAX_ENTRIES)).set_column(1, ROW_FIELDS[1], names).combine_chunks()
+    leaf = encode_columns(table, leaf_uuid=UUID(int=1), content=LeafContent.DATA)
+    assert len(decode_leaf(leaf.body, location=leaf.location, is_new=True)) == MAX_ENTRIES
+
+
+def test_a_leaf_of_ours_is_decoded_however_wide_and_empty_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaf_cost, "NUMBERS_BYTES_MAX", 0)  # what a few columns take does not count in a wide leaf
+    numbers = {index: FieldStatistics() for index, (kind, _, _) in enumerate(BOUNDS, 1) if isinstance(kind, LongType)}
+    one = encode_leaf(
+        [dataclasses.replace(data_entry(1), content_stats=numbers)],
+        definition(),
+        leaf_uuid=UUID(int=1),
+        content=LeafContent.DATA,
+    )
+    table = decode_leaf(one.body, location=one.location).table.take(pa.array([0] * MAX_ENTRIES)).combine_chunks()
     leaf = encode_columns(table, leaf_uuid=UUID(int=1), content=LeafContent.DATA)
     assert len(decode_leaf(leaf.body, location=leaf.location, is_new=True)) == MAX_ENTRIES
 
