@@ -29,7 +29,7 @@ from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import TableName
 from rootline.storage.rows.data_file_formats import StatedRows, refuse_unreadable
 from rootline.storage.rows.data_file_reader import FileReading, RowsWanted, output_schema
-from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, CachedPart, Run
+from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, DECODED_ROWS, CachedPart, Run
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.storage.rows.stored_rows import PART_READS, PartReads, StoredRows, find_stored
 from rootline.tree.filter.filters import BoundFilter
@@ -50,8 +50,8 @@ class Pace:
     handed_rows_max: int
 
 
-_STREAM: Final = Pace(room=2, portion_rows=8 * BATCH_ROWS, handed_rows_max=BATCH_ROWS)
-_LIMITED: Final = Pace(room=1, portion_rows=2 * BATCH_ROWS, handed_rows_max=BATCH_ROWS)
+_STREAM: Final = Pace(room=2, portion_rows=4 * DECODED_ROWS, handed_rows_max=BATCH_ROWS)
+_LIMITED: Final = Pace(room=1, portion_rows=DECODED_ROWS, handed_rows_max=BATCH_ROWS)
 _WHOLE: Final = Pace(room=UNLIMITED, portion_rows=UNLIMITED, handed_rows_max=COLLECTED.rows_max)
 """For rows that are all kept in memory."""
 
