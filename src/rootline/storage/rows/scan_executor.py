@@ -51,7 +51,7 @@ class Pace:
 
 
 _STREAM: Final = Pace(room=2, portion_rows=4 * DECODED_ROWS, handed_rows_max=BATCH_ROWS)
-_LIMITED: Final = Pace(room=1, portion_rows=DECODED_ROWS, handed_rows_max=BATCH_ROWS)
+_LIMITED: Final = Pace(room=1, portion_rows=1, handed_rows_max=BATCH_ROWS)
 _WHOLE: Final = Pace(room=UNLIMITED, portion_rows=UNLIMITED, handed_rows_max=COLLECTED.rows_max)
 """For rows that are all kept in memory."""
 
@@ -355,10 +355,11 @@ async def _portions(
 
 
 def _first_rows(batches: Iterable[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:
-    found = []
+    found: list[pa.RecordBatch] = []
     for batch in batches:
-        found.append(batch.slice(0, rows))
-        rows -= found[-1].num_rows
+        if rows > 0:
+            found.append(batch.slice(0, rows))
+            rows -= batch.num_rows
     return found
 
 
