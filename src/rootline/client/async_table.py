@@ -7,6 +7,7 @@ cancelled there, too. A change that was published before may still be committed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -97,9 +98,12 @@ class AsyncScan:
     count = _awaited(Scan.count)
     schema = _awaited(Scan.schema)
 
-    def to_batches(self) -> AsyncGenerator[pa.RecordBatch]:
+    async def to_batches(self) -> AsyncGenerator[pa.RecordBatch]:
         """The rows in batches, as `Scan.to_batches`. Close it (`aclose`) if you stop before its end."""
-        return self._lake.holder.iterate_async(self._of._batches)
+        async with contextlib.aclosing(self._lake.holder.iterate_async(self._of._portions)) as portions:
+            async for portion in portions:
+                for batch in portion:
+                    yield batch
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._of).removeprefix('<')}"

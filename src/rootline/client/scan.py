@@ -93,7 +93,7 @@ class Scan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in batches of at most 65,536. Only a few files are in memory at a time."""
-        return self._holder.iterate(self._batches)
+        return (batch for portion in self._holder.iterate(self._portions) for batch in portion)
 
     def plan(self) -> PlannedFiles:
         """The files that the scan would read, and the number of requests for planning.
@@ -138,7 +138,8 @@ class Scan:
         from rootline.storage.rows.data_file_reader import output_schema
 
         plan, wanted = self._holder.run(self._planned)
-        batches = self._holder.iterate(lambda session: self._batches_of(session, plan, wanted))
+        portions = self._holder.iterate(lambda session: self._portions_of(session, plan, wanted))
+        batches = (batch for portion in portions for batch in portion)
         return pa.RecordBatchReader.from_batches(output_schema(wanted), batches).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -154,15 +155,15 @@ class Scan:
         plan, wanted = await self._planned(session)
         return await scan_table(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
 
-    async def _batches(self, session: Session) -> AsyncIterator[pa.RecordBatch]:
+    async def _portions(self, session: Session) -> AsyncIterator[list[pa.RecordBatch]]:
         plan, wanted = await self._planned(session)
-        async for batch in self._batches_of(session, plan, wanted):
-            yield batch
+        async for portion in self._portions_of(session, plan, wanted):
+            yield portion
 
-    def _batches_of(self, session: Session, plan: FilePlan, wanted: RowsWanted) -> AsyncIterator[pa.RecordBatch]:
-        from rootline.storage.rows.scan_executor import scan_batches
+    def _portions_of(self, session: Session, plan: FilePlan, wanted: RowsWanted) -> AsyncIterator[list[pa.RecordBatch]]:
+        from rootline.storage.rows.scan_executor import scan_portions
 
-        return scan_batches(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
+        return scan_portions(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
 
     async def _planned(self, session: Session) -> tuple[FilePlan, RowsWanted]:
         plan = await plan_files(session, self.table, self.where, self.point)

@@ -475,8 +475,10 @@ async def _opened(opener: Opener) -> Session:
 
 
 async def _after(opening: Future[Session], operation: Operation[T]) -> T:
-    # shielded: a cancelled caller must not close the session of the others
-    return await operation(await asyncio.shield(asyncio.wrap_future(opening)))
+    if not opening.done():
+        # shielded: a cancelled caller must not close the session of the others
+        await asyncio.shield(asyncio.wrap_future(opening))
+    return await operation(opening.result())
 
 
 class OpenLake(Protocol):

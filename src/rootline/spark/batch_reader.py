@@ -225,17 +225,18 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The matching live rows of a partition's files, as Arrow batches in Spark's own types."""
         from rootline.storage.rows.data_file_reader import RowsWanted  # only a process that reads needs them
-        from rootline.storage.rows.scan_executor import scan_batches
+        from rootline.storage.rows.scan_executor import scan_portions
 
         assert isinstance(partition, ScanPartition)
         definition = TableDefinition.from_json(partition.definition)
         columns = RowsWanted.of(definition, self.wanted.names)
         target = arrow_schema_for_spark(self.wanted)
-        batches = guest_lake(self.options).holder.iterate(
-            lambda session: scan_batches(session.store, self.options.table, partition.tasks, columns)
+        portions = guest_lake(self.options).holder.iterate(
+            lambda session: scan_portions(session.store, self.options.table, partition.tasks, columns)
         )
-        for batch in batches:
-            yield batch_for_spark(batch, target)
+        for portion in portions:
+            for batch in portion:
+                yield batch_for_spark(batch, target)
 
     def _filter(self) -> BoundFilter:
         """Option `where` and the filters that Spark pushed, together."""

@@ -22,7 +22,7 @@ from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import key_of
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.data_file_reader import RowsWanted
-from rootline.storage.rows.scan_executor import count_rows, scan_batches, scan_table
+from rootline.storage.rows.scan_executor import count_rows, scan_batches, scan_portions, scan_table
 from rootline.storage.rows.stored_rows import PartReads
 from tests.storage.stored_tables import TABLE, StoredTable, flights_definition, replaced
 from tests.storage.stored_tables import flights as flights_rows
@@ -95,6 +95,34 @@ def read(
         return await scan_table(source, TABLE, tasks, wanted, part_reads=part_reads)
 
     return asyncio.run(rows())
+
+
+def long_table() -> StoredTable:
+    """One file of 250,000 rows in row groups of 200,000."""
+    rows = pa.table({"id": np.arange(250_000)})
+    table = StoredTable(build_definition(rows.schema, table_uuid=uuid.UUID(int=3)))
+    table.entries = [stored(table, rows, 200_000)]
+    table.commit()
+    return table
+
+
+async def portions(table: StoredTable, limit: int | None = None) -> list[list[pa.RecordBatch]]:
+    wanted = RowsWanted.of(table.definition)
+    tasks = (await table.plan()).tasks()
+    return [portion async for portion in scan_portions(table.store, TABLE, tasks, wanted, limit=limit)]
+
+
+async def test_a_reader_on_another_thread_gets_many_batches_at_a_time() -> None:
+    (portion,) = await portions(long_table())
+    assert [batch.num_rows for batch in portion] == [65_536, 54_464, 65_536, 14_464, 50_000]
+    assert pa.Table.from_batches(portion).column("id").to_pylist() == list(range(250_000))
+
+
+@pytest.mark.parametrize("limit", [0, 1, 65_536, 65_537, 120_000, 120_001, 200_001, 249_999, 250_000, 250_001])
+async def test_a_limit_may_end_at_any_row_of_a_batch(limit: int) -> None:
+    batches = [batch for portion in await portions(long_table(), limit) for batch in portion]
+    assert [value for batch in batches for value in batch.column("id").to_pylist()] == list(range(min(limit, 250_000)))
+    assert all(batch.num_rows for batch in batches)
 
 
 def test_of_one_column_of_twenty_at_most_a_tenth_of_the_bytes_is_read() -> None:

@@ -44,6 +44,7 @@ from rootline.storage.rows.metadata_columns import (
 from rootline.storage.rows.parquet_file import (
     BATCH_ROWS,
     COLLECTED,
+    PAGE_ROWS,
     STREAMED,
     Flags,
     ParquetRows,
@@ -59,8 +60,6 @@ from rootline.tree.filter.pruning import PruningFilter
 
 _AHEAD_BYTES: Final = 16 * 1024 * 1024
 """The columns of a filter that are decoded before the others."""
-_PAGE_ROWS: Final = 20_000
-"""Writers of Parquet begin a page after so many rows, or earlier."""
 
 
 @dataclass(frozen=True)
@@ -449,7 +448,7 @@ def _up_to(
 
 def _is_dense(chosen: Flags) -> bool:
     """Whether more than half of the pages of these rows have chosen rows, or there are few pages."""
-    pages = np.logical_or.reduceat(chosen, np.arange(0, len(chosen), _PAGE_ROWS))
+    pages = np.logical_or.reduceat(chosen, np.arange(0, len(chosen), PAGE_ROWS))
     return len(pages) <= 2 or int(np.count_nonzero(pages)) > len(pages) // 2
 
 

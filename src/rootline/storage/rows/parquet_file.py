@@ -152,8 +152,11 @@ class CachedParts(io.RawIOBase):
 
 
 BATCH_ROWS: Final = 65_536
+PAGE_ROWS: Final = 20_000
+"""Writers of Parquet begin a page after so many rows, or earlier."""
+DECODED_ROWS: Final = 6 * PAGE_ROWS
+"""The rows that are decoded at a time. Arrow copies a batch twice if its end is inside a page."""
 _LARGE_BATCH_BYTES: Final = 16 * 1024 * 1024
-_LARGE_BATCH_ROWS: Final = 131_072
 _SMALL_BATCH_ROWS: Final = 1_024
 _SAMPLE_ROWS: Final = 128
 _ENCRYPTED_MAGIC: Final = b"PARE"
@@ -287,8 +290,8 @@ class ParquetRows:
             if rows <= at_once.rows_max and size <= at_once.bytes_max:
                 yield from self.file.read_row_groups(list(groups), columns=names).to_batches()
                 return
-            fitting = _LARGE_BATCH_BYTES * rows // max(size, 1)
-            batch_rows = max(_SMALL_BATCH_ROWS, min(at_once.rows_max, _LARGE_BATCH_ROWS, fitting))
+            fitting = min(DECODED_ROWS, _LARGE_BATCH_BYTES * rows // max(size, 1))
+            batch_rows = max(_SMALL_BATCH_ROWS, fitting - fitting % (PAGE_ROWS if fitting >= PAGE_ROWS else 1))
             yield from self.file.iter_batches(batch_rows, row_groups=list(groups), columns=names)
         except (pa.ArrowException, OSError) as error:
             raise self._undecodable(error) from error

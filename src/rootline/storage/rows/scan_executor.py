@@ -12,6 +12,7 @@ reader stops early. With a limit of rows, no file is fetched if the files before
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import sys
 from collections import deque
@@ -28,7 +29,7 @@ from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import TableName
 from rootline.storage.rows.data_file_formats import StatedRows, refuse_unreadable
 from rootline.storage.rows.data_file_reader import FileReading, RowsWanted, output_schema
-from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, CachedPart, Run
+from rootline.storage.rows.parquet_file import BATCH_ROWS, COLLECTED, DECODED_ROWS, CachedPart, Run
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.storage.rows.stored_rows import PART_READS, PartReads, StoredRows, find_stored
 from rootline.tree.filter.filters import BoundFilter
@@ -36,9 +37,23 @@ from rootline.tree.filter.pruning import PruningFilter
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import ScanPlan
 
-_PORTION_ROWS: Final = 131_072
 _PORTION_BYTES: Final = 16 * 1024 * 1024
 UNLIMITED: Final = sys.maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The portions of each file to decode ahead of the reader (`room`), their rows, and the maximum size of batches."""
+
+    room: int
+    portion_rows: int
+    handed_rows_max: int
+
+
+_STREAM: Final = Pace(room=2, portion_rows=4 * DECODED_ROWS, handed_rows_max=BATCH_ROWS)
+_LIMITED: Final = Pace(room=1, portion_rows=1, handed_rows_max=BATCH_ROWS)
+_WHOLE: Final = Pace(room=UNLIMITED, portion_rows=UNLIMITED, handed_rows_max=COLLECTED.rows_max)
+"""For rows that are all kept in memory."""
 
 
 @dataclass(slots=True)
@@ -79,18 +94,17 @@ class DecodingAhead:
     """
 
     def __init__(
-        self, finding: Callable[[], Awaitable[Callable[[], OpenedFile]]], decoders: asyncio.Semaphore, room: int
+        self, finding: Callable[[], Awaitable[Callable[[], OpenedFile]]], decoders: asyncio.Semaphore, pace: Pace
     ) -> None:
-        self._finding, self._decoders = finding, decoders
-        self._room = asyncio.Semaphore(room)
+        self._finding, self._decoders, self._rows_max = finding, decoders, pace.portion_rows
+        self._room = asyncio.Semaphore(pace.room)
         self._decoded: asyncio.Queue[list[pa.RecordBatch] | None] = asyncio.Queue()
         self._task = asyncio.ensure_future(self._decode())
 
-    async def batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """Yield all batches. Raises the errors of opening and decoding."""
+    async def portions(self) -> AsyncIterator[list[pa.RecordBatch]]:
+        """Yield all portions. Raises the errors of opening and decoding."""
         while (found := await self._decoded.get()) is not None:
-            for batch in found:
-                yield batch
+            yield found
             self._room.release()
         await self._task
 
@@ -104,7 +118,7 @@ class DecodingAhead:
             opening = await self._finding()
             await self._room.acquire()
             async with self._decoders:
-                begun = await asyncio.to_thread(_begun, opening)
+                begun = await asyncio.to_thread(_begun, opening, self._rows_max)
             self._decoded.put_nowait(begun.first.batches)
             if begun.opened.stored.needs_no_fetch:
                 await self._decode_rest(begun.rows, is_over=begun.first.is_last)
@@ -133,7 +147,7 @@ class DecodingAhead:
         while not is_over:
             await self._room.acquire()
             async with self._decoders:
-                portion = await asyncio.to_thread(_next_portion, rows)
+                portion = await asyncio.to_thread(_next_portion, rows, self._rows_max)
             self._decoded.put_nowait(portion.batches)
             has_rows = has_rows or bool(portion.batches)
             is_over = portion.is_last
@@ -191,45 +205,31 @@ class _FetchingAhead:
         return _Fetched(await stored.fetch(run, reading.filter_names), others)
 
 
-def _begun(opening: Callable[[], OpenedFile]) -> _Begun:
+def _begun(opening: Callable[[], OpenedFile], rows_max: int) -> _Begun:
     """Open a file and decode its first portion. Runs on a thread, so a small file needs only one switch to it."""
     opened = opening()
     reading = opened.reading
     if not opened.stored.needs_no_fetch:
         return _Begun(opened, iter(()), _Portion([], is_last=True))
     rows = chain.from_iterable(map(reading.rows, reading.runs))
-    return _Begun(opened, rows, _next_portion(rows))
+    return _Begun(opened, rows, _next_portion(rows, rows_max))
 
 
-def _next_portion(batches: Iterator[pa.RecordBatch]) -> _Portion:
-    """The next batches, up to the size of a portion. Runs on a thread."""
+def _next_portion(batches: Iterator[pa.RecordBatch], rows_max: int) -> _Portion:
+    """The next batches, up to `rows_max` rows or the size of a portion. Runs on a thread."""
     found: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         found.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
-        if rows >= _PORTION_ROWS or size >= _PORTION_BYTES:
+        if rows >= rows_max or size >= _PORTION_BYTES:
             return _Portion(found, is_last=False)
     return _Portion(found, is_last=True)
 
 
 LOOK_AHEAD: Final = 2
 _DECODERS: Final = max(2, pa.cpu_count())
-
-
-@dataclass(frozen=True, slots=True)
-class _Pace:
-    """The portions of each file to decode ahead of the reader (`room`), and the maximum size of batches."""
-
-    room: int
-    handed_rows_max: int
-
-
-_STREAM: Final = _Pace(room=2, handed_rows_max=BATCH_ROWS)
-_LIMITED: Final = _Pace(room=1, handed_rows_max=BATCH_ROWS)
-_WHOLE: Final = _Pace(room=UNLIMITED, handed_rows_max=COLLECTED.rows_max)
-"""For rows that are all kept in memory."""
 
 
 @dataclass
@@ -239,7 +239,7 @@ class _FilesOfScan:
     store: ObjectStore
     table: TableName
     wanted: RowsWanted
-    pace: _Pace
+    pace: Pace
     part_reads: PartReads
     deletes: DeletesOfScan = field(init=False)
     outlook: Outlook = field(default_factory=Outlook)
@@ -280,7 +280,7 @@ class _FilesOfScan:
         return self._pruning[1]
 
 
-def scan_batches(
+async def scan_batches(
     store: ObjectStore,
     table: TableName,
     tasks: Iterable[FileTask],
@@ -290,7 +290,27 @@ def scan_batches(
     limit: int | None = None,
     part_reads: PartReads = PART_READS,
 ) -> AsyncGenerator[pa.RecordBatch]:
+    """Yield the batches of `scan_portions`, one by one. Raises its errors."""
+    portions = scan_portions(store, table, tasks, wanted, look_ahead=look_ahead, limit=limit, part_reads=part_reads)
+    async with contextlib.aclosing(portions):
+        async for portion in portions:
+            for batch in portion:
+                yield batch
+
+
+def scan_portions(
+    store: ObjectStore,
+    table: TableName,
+    tasks: Iterable[FileTask],
+    wanted: RowsWanted,
+    *,
+    look_ahead: int = LOOK_AHEAD,
+    limit: int | None = None,
+    part_reads: PartReads = PART_READS,
+) -> AsyncGenerator[list[pa.RecordBatch]]:
     """Yield the live, matching rows of `tasks`, in batches of at most 65,536, and at most `limit` rows.
+
+    A portion is for readers on another thread, because a switch between threads takes as long as decoding 10,000 rows.
 
     Raises:
         Corrupt: an object is missing or damaged.
@@ -298,12 +318,12 @@ def scan_batches(
         Unavailable: `store-unavailable`.
     """
     files = _FilesOfScan(store, table, wanted, _STREAM if limit is None else _LIMITED, part_reads)
-    return _batches(files, tasks, look_ahead, limit)
+    return _portions(files, tasks, look_ahead, limit)
 
 
-async def _batches(
+async def _portions(
     files: _FilesOfScan, tasks: Iterable[FileTask], look_ahead: int, limit: int | None
-) -> AsyncGenerator[pa.RecordBatch]:
+) -> AsyncGenerator[list[pa.RecordBatch]]:
     source = iter(tasks)
     ahead: deque[tuple[FileTask, DecodingAhead]] = deque()
     decoders = asyncio.Semaphore(_DECODERS)
@@ -315,22 +335,32 @@ async def _batches(
             task = next(source, None)
             if task is None:
                 return
-            ahead.append((task, DecodingAhead(partial(files.find, task), decoders, files.pace.room)))
+            ahead.append((task, DecodingAhead(partial(files.find, task), decoders, files.pace)))
 
     try:
         open_ahead()
         while ahead:
-            async for batch in ahead[0][1].batches():
-                if batch.num_rows >= left:
-                    yield batch.slice(0, int(left))
+            async for portion in ahead[0][1].portions():
+                rows = sum(batch.num_rows for batch in portion)
+                if rows >= left:
+                    yield _first_rows(portion, int(left))
                     return
-                left -= batch.num_rows
-                yield batch
+                left -= rows
+                yield portion
             ahead.popleft()
             open_ahead()
     finally:
         await asyncio.gather(*(decoding.stop() for _, decoding in ahead), return_exceptions=True)
         await files.deletes.close()
+
+
+def _first_rows(batches: Iterable[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:
+    found: list[pa.RecordBatch] = []
+    for batch in batches:
+        if rows > 0:
+            found.append(batch.slice(0, rows))
+            rows -= batch.num_rows
+    return found
 
 
 def _sure_rows(tasks: Iterable[FileTask]) -> int:
@@ -349,7 +379,8 @@ async def scan_table(
 ) -> pa.Table:
     """Read the rows of `tasks` as one table. See `scan_batches` for `limit` and errors."""
     files = _FilesOfScan(store, table, wanted, _WHOLE if limit is None else _LIMITED, part_reads)
-    batches = [batch async for batch in _batches(files, tasks, max(LOOK_AHEAD, _DECODERS), limit)]
+    portions = _portions(files, tasks, max(LOOK_AHEAD, _DECODERS), limit)
+    batches = [batch async for portion in portions for batch in portion]
     return pa.Table.from_batches(batches, output_schema(wanted))
 
 
