@@ -11,6 +11,7 @@ from typing import Final
 
 DISTRIBUTION: Final = "rootline-lake"
 VERSION = "0.1.0"  # the build reads it here
+__version__: Final = VERSION
 LAST_THAT_UPGRADES: Final = "caa9e5f4"
 """The last commit with `rootline upgrade`, which converts logs of the first release."""
 

@@ -100,6 +100,12 @@ class RootHeader:
     row_ids: RowIds = RowIds()
     progress: Progress = ()
 
+    def __repr__(self) -> str:
+        """A short form for notebooks: `table.history()` is a list of headers."""
+        made, totals = self.snapshot.operation.value, self.totals
+        counts = f"{totals.rows - totals.deleted_rows} rows in {totals.data_files} data files"
+        return f"<RootHeader {self.table} version {self.version}: {made}, {counts}>"
+
     @property
     def is_tombstone(self) -> bool:
         """Whether the table was dropped, and no other one was created since."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rootline.client.table_handle import TableHandle as TableHandle
     from rootline.client.view_handle import ViewHandle as ViewHandle
     from rootline.connect import connect as connect
+    from rootline.schemas.distribution import __version__ as __version__
     from rootline.schemas.errors import Conflict as Conflict
     from rootline.schemas.errors import Corrupt as Corrupt
     from rootline.schemas.errors import Fenced as Fenced
@@ -64,15 +65,21 @@ _HOME: Final = {
     "Verdict": "schemas.verdict",
     "VerdictKind": "schemas.verdict",
     "ViewHandle": "client.view_handle",
+    "__version__": "schemas.distribution",
     "connect": "connect",
 }
-__all__ = sorted(_HOME)
+__all__ = sorted(name for name in _HOME if not name.startswith("_"))
 
 
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'rootline' has no attribute {name!r}")
+        words = f"module 'rootline' has no attribute {name!r}"
+        if not name.startswith("_"):
+            from rootline.client.checks import hint
+
+            words += hint("rootline", name)
+        raise AttributeError(words)
     found = getattr(importlib.import_module(f"rootline.{home}"), name)
     globals()[name] = found
     return found

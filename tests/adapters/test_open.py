@@ -165,6 +165,13 @@ def test_a_setting_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch)
         store_settings()
 
 
+def test_an_endpoint_without_a_scheme_is_told_to_be_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOTLINE_S3__ENDPOINT", "localhost:9000")
+
+    with pytest.raises(Invalid, match=r"ROOTLINE_S3__ENDPOINT.*http://host:port"):
+        store_settings()
+
+
 async def test_the_coordinators_side_of_an_embedded_log_prunes_it_as_the_settings_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

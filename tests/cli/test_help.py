@@ -54,6 +54,11 @@ def test_the_list_of_commands_has_each_of_them_once_under_a_heading_and_cuts_no_
     assert {entry.name: entry.line for entry in listed} == sentences
 
 
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if hasattr(command, "commands")])
+def test_the_list_of_a_groups_commands_cuts_no_sentence(run: Run, name: str) -> None:
+    assert run(*name.split()[1:], "--help").out.count("...") == 1, "in the line of usage"
+
+
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name.count(" ") == 1])
 def test_a_command_that_is_named_is_the_same_without_the_others(name: str) -> None:
     part = name.removeprefix("rootline ")

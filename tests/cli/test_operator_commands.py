@@ -70,14 +70,29 @@ def test_a_setting_that_cannot_be_used_is_named(
     assert len(result.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ROOTLINE_COORDINATOR__BATCH_INTENT_MAX", "ROOTLINE_COORDINATOR__BATCH_INTENTS_MAX"),
+        ("ROOTLINE_S3_ENDPOINT", "ROOTLINE_S3__ENDPOINT"),
+        ("ROOTLINE_WAREHUSE", "ROOTLINE_WAREHOUSE"),
+    ],
+)
 def test_a_misspelt_setting_is_named_with_the_one_that_was_meant(
-    run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str
 ) -> None:
-    monkeypatch.setenv("ROOTLINE_COORDINATOR__BATCH_INTENT_MAX", "7")
+    monkeypatch.setenv(name, "7")
     result = run("config", "check", "--warehouse", lake)
     assert result.code == 2
-    assert "ROOTLINE_COORDINATOR__BATCH_INTENT_MAX: no setting has this name" in result.err
-    assert "did you mean ROOTLINE_COORDINATOR__BATCH_INTENTS_MAX?" in result.err
+    assert f"{name}: no setting has this name; did you mean {meant}?" in result.err
+
+
+def test_variables_that_kubernetes_sets_for_services_are_no_misspelt_settings(
+    run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ROOTLINE_COORDINATOR_PORT", "ROOTLINE_COORDINATOR_SERVICE_HOST", "ROOTLINE_CATALOG_PORT_8181_TCP"):
+        monkeypatch.setenv(name, "tcp://10.0.0.1:8181")
+    assert run("config", "check", "--warehouse", lake).code == 0
 
 
 def test_a_port_that_is_taken_is_a_usage_error_that_names_the_port(run: Run, tmp_path: Path) -> None:

@@ -110,6 +110,17 @@ def test_a_service_that_cannot_start_says_so_in_one_line(tmp_path: Path) -> None
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_service_logs_a_misspelt_setting(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("so that the service ends at once")
+    misspelt = {**os.environ, "ROOTLINE_WORKER__HTP_PORT": "1"}
+    command = [*PROGRAM, "worker", "--warehouse", str(blocked)]
+    done = subprocess.run(command, capture_output=True, text=True, env=misspelt, timeout=60)
+    assert (
+        "ROOTLINE_WORKER__HTP_PORT: no setting has this name; did you mean ROOTLINE_WORKER__HTTP_PORT?" in done.stderr
+    )
+
+
 def test_a_port_that_is_named_and_cannot_be_served_is_refused_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('No module named uvicorn', name='uvicorn')\n")
     refused = subprocess.run(

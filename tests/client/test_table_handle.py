@@ -5,17 +5,23 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import pickle
+import re
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import rootline
+from rootline.client.checks import hint
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
+from rootline.schemas.distribution import VERSION
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 
@@ -111,8 +117,7 @@ def test_no_rows_of_a_column_that_the_table_lacks_are_refused_as_rows_of_it_are(
 
 
 def test_a_change_says_how_many_rows_it_added_and_deleted(flights: TableHandle) -> None:
-    def counts(commit: rootline.Commit | None) -> tuple[int | None, int | None, bool]:
-        assert commit is not None
+    def counts(commit: rootline.Commit) -> tuple[int | None, int | None, bool]:
         return commit.added_rows, commit.deleted_rows, commit.is_new
 
     many = {"id": list(range(10)), "carrier": ["UA", "AA"] * 5}
@@ -239,6 +244,58 @@ def test_every_public_name_can_be_had_from_the_package() -> None:
     assert {name for name in rootline.__all__ if not hasattr(rootline, name)} == set()
     with pytest.raises(AttributeError, match="no attribute 'disconnect'"):
         rootline.disconnect  # noqa: B018
+
+
+def test_the_version_is_where_every_package_has_it() -> None:
+    assert rootline.__version__ == VERSION
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "here"),
+    [
+        ("lake", "tables", "lake.list_tables()"),
+        ("lake", "load_table", "lake.table("),
+        ("table", "delete", "table.delete_where("),
+        ("table", "to_pandas", "table.scan().to_arrow(), .to_pandas()"),
+        ("coroutines", "update", "table.update_where("),
+        ("scan", "select", "columns=["),
+    ],
+)
+def test_a_name_of_another_library_is_answered_with_the_name_here(
+    lake: Lake, flights: TableHandle, at: str, name: str, here: str
+) -> None:
+    owners = {"lake": lake, "table": flights, "scan": flights.scan(), "coroutines": lake.async_table("demo.flights")}
+    with pytest.raises(AttributeError, match=f"no attribute '{name}': .*{re.escape(here)}"):
+        getattr(owners[at], name)
+    with pytest.raises(AttributeError, match=r"no attribute 'made_up'$"):
+        getattr(owners[at], "made_up")  # noqa: B009
+    with pytest.raises(AttributeError, match=r"no attribute 'load_catalog': rootline\.connect"):
+        rootline.load_catalog  # noqa: B018
+
+
+def test_a_hint_names_what_exists_and_is_for_a_name_that_does_not(lake: Lake, flights: TableHandle) -> None:
+    owners: dict[str, object] = {"rootline": rootline, "Lake": lake, "TableHandle": flights, "Scan": flights.scan()}
+    words = {"lake": lake, "table": flights, "scan": flights.scan(), "rootline": rootline, "duckdb": duckdb}
+    data = tomllib.loads(files("rootline.client").joinpath("foreign_names.toml").read_text("utf-8"))
+    assert data.keys() == owners.keys()
+    for kind, hints in data.items():
+        for text, foreign in hints.items():
+            for name in foreign.split():
+                assert not hasattr(owners[kind], name), name
+                assert hint(kind, name) == f": {text}"
+            for word, method in re.findall(r"\b(lake|table|scan|rootline|duckdb)\.([a-z_]+)", text):
+                assert hasattr(words[word], method) or "rootline.expire" in text, (word, method)
+
+
+def test_a_table_that_is_not_there_is_missed_in_a_warehouse_that_is_named(lake: Lake, folder: Path) -> None:
+    with pytest.raises(Invalid, match=f"demo.flight: no table has this name .* The warehouse is file://{folder}"):
+        lake.table("demo.flight")
+
+
+def test_headers_are_short_where_a_notebook_shows_them(flights: TableHandle) -> None:
+    flights.append(ROWS)
+    flights.delete_where("id = 1")
+    assert repr(flights.history(limit=1)) == "[<RootHeader demo.flights version 2: delete, 2 rows in 2 data files>]"
 
 
 def test_connect_can_be_called_however_it_was_imported(folder: Path) -> None:

@@ -21,6 +21,8 @@ from rootline.schemas.errors import Invalid
         ("file://host/lake", None, "with three slashes"),
         ("{file}", None, "is a file: a warehouse is a folder"),
         ("{folder}", "kafka://host", "'host' is not host:port"),
+        ("{folder}", "host:9092", "write kafka://host:9092, or ./host:9092 for a folder"),
+        ("{folder}", "one.example:9092,two:9093", "write kafka://one.example:9092,two:9093"),
         ("{folder}", "kafka://", "no Kafka broker is named"),
         ("{folder}", "sqlite://folder/log", "write sqlite:///dir, with three slashes"),
         ("{folder}", "mysql://host", "use kafka://host:port, sqlite:///dir"),

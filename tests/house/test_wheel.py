@@ -66,6 +66,7 @@ def test_the_wheel_holds_the_rooms_that_are_links_and_the_files_that_are_no_modu
         "rootline/schemas/codes/definitions.toml",
         "rootline/schemas/codes/stored_bytes.toml",
         "rootline/schemas/codes/services_and_use.toml",
+        "rootline/client/foreign_names.toml",
         "rootline/coordinator/http/page/index.html",
         "rootline/coordinator/http/page/console.js",
         "rootline/coordinator/http/page/console.css",

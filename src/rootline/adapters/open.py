@@ -42,6 +42,7 @@ _FORMS: Final = "use a path, file:///dir, s3://bucket/prefix, or memory:// for t
 
 
 _TYPO: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|(?:s3|kafka|sqlite|memory):", re.IGNORECASE)
+_SERVERS: Final = re.compile(r"[\w.-]+:\d{1,5}(?:,[\w.-]+:\d{1,5})*")
 
 
 class WriterLog(IntentSink, VerdictSource, Protocol):
@@ -355,6 +356,8 @@ def _log_folder(url: str | None, warehouse: str) -> Path | None:
     scheme = urlsplit(url).scheme
     if scheme == "memory":
         return None
+    if _SERVERS.fullmatch(url):
+        raise Invalid("setting-invalid", f"log {url!r}: write kafka://{url}, or ./{url} for a folder of this name")
     if scheme == "sqlite" and (urlsplit(url).netloc not in ("", "localhost") or not urlsplit(url).path.startswith("/")):
         raise Invalid("setting-invalid", f"log {url!r}: write sqlite:///dir, with three slashes and an absolute path")
     folder = local_folder(url.replace("sqlite:", "file:", 1) if scheme == "sqlite" else url)

@@ -220,7 +220,7 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectUploads):
                 raise self._refused(f"PUT {key}", error) from error
             return PutReply(PutStatus.NO_ANSWER, _date_of(error.response), f"{status} {code}")
         except _NOT_SENT as error:
-            raise Unavailable("store-unavailable", f"{self._name}: PUT {key} was not sent: {error}") from error
+            raise Unavailable("store-unavailable", f"{self._name}: PUT {key} was not sent: {_reason(error)}") from error
         except _NO_ANSWER as error:
             return PutReply(PutStatus.NO_ANSWER, None, f"{self._name}: PUT {key}: {_reason(error)}")
         return PutReply(PutStatus.CREATED, _date_of(answer))
@@ -307,7 +307,7 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectUploads):
         check_prefix(prefix)
         request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, "Delimiter": "/"}
         found: builtins.list[str] = []
-        async for page in self._pages(f"LIST {prefix}", request, lambda: _PAGE_KEYS_MAX):
+        async for page in self._pages(f"LIST {prefix or '/'}", request, lambda: _PAGE_KEYS_MAX):
             found.extend(item["Prefix"][len(self._prefix) :] for item in page.get("CommonPrefixes", ()))
         return found
 
@@ -453,7 +453,10 @@ async def _with_retry(read: Any, client: Any) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    reason = str(error) or type(error).__name__
+    if isinstance(error, NoCredentialsError):
+        return f"{reason}. Set ROOTLINE_S3__ACCESS_KEY_ID and ROOTLINE_S3__SECRET_ACCESS_KEY"
+    return f"{reason}. Check ROOTLINE_S3__ENDPOINT" if isinstance(error, EndpointConnectionError) else reason
 
 
 def _status_of(error: ClientError) -> int:

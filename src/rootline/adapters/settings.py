@@ -88,7 +88,9 @@ class S3Settings(BaseModel):
 
     @field_validator("endpoint")
     @classmethod
-    def _has_no_login(cls, endpoint: str | None) -> str | None:
+    def _is_url_without_login(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None and not endpoint.lower().startswith(("http://", "https://")):
+            raise ValueError("write a URL: http://host:port or https://host")
         # a request has a signature or a login, never both: such a URL never works, and errors would show the login
         if endpoint is not None and "@" in endpoint:  # also after a slash, which may be part of a password
             raise ValueError("remove user and password from the URL: requests are signed with access_key_id")

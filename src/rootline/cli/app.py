@@ -68,6 +68,14 @@ class _CommandsByHeading(typer.core.TyperGroup):
                 formatter.write_dl([(entry.name, entry.line) for entry in entries])
 
 
+class _CommandsOfGroup(typer.core.TyperGroup):
+    """The commands of a group, each with its whole first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(200)) for name, command in self.commands.items()])
+
+
 app = typer.Typer(
     cls=_CommandsByHeading,
     name="rootline",
@@ -110,7 +118,7 @@ def command_named(name: str) -> Any:
         alone = typer.Typer(**_STYLE)
         _register(alone, entry)
         return typer.main.get_command(alone)
-    together = typer.Typer(name=entry.name, help=entry.line, no_args_is_help=True, **_STYLE)
+    together = typer.Typer(cls=_CommandsOfGroup, name=entry.name, help=entry.line, no_args_is_help=True, **_STYLE)
     together.callback(help=entry.line)(_group)  # without it, a group of one command would be that command
     for command in entry.commands:
         _register(together, command)

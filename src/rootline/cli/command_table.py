@@ -137,7 +137,7 @@ TABLES: Final = Group(
             "List the tables of the warehouse.",
             {},
             lambda lake, _: [{"table": name} for name in lake.list_tables()],
-            "no tables; `rootline table create` makes one".format_map,
+            "no tables in {warehouse}; `rootline table create` creates one, `rootline adopt` adopts one".format_map,
             columns=("table",),
         ),
         Command("describe", "table_commands.describe"),
@@ -305,7 +305,7 @@ HEADINGS: Final[Mapping[str, tuple[Command | Group, ...]]] = {
         Command(
             "status",
             "operator_commands.status",
-            "Show how tables are: owner, head, lag, oldest pending intent, state and why.",
+            "Show the state of tables: owner, head, lag, oldest pending intent, and why it waits.",
         ),
         Command(
             "pause",

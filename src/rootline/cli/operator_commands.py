@@ -67,7 +67,7 @@ def status(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Show how tables are: owner, head, lag, oldest pending intent, state and why.
+    """Show the state of tables: owner, head, lag, oldest pending intent, and why it waits.
 
     On Kafka, lag and oldest intent describe the table's partition, which other tables may share. Lag counts the records
     after the group's committed offset, and the parked records. Ends with 3 if the store or the log does not answer.

@@ -106,8 +106,10 @@ def _run_services(
 
     from rootline.cli.service_process import log_to_stderr
     from rootline.cli.services import run_services
+    from rootline.cli.setup_commands import warn_of_unknown_settings
 
     log_to_stderr(level)
+    warn_of_unknown_settings()
     asyncio.run(run_services(warehouse, log, roles, partial(output.line, as_json), http_port=http_port))
 
 
@@ -137,9 +139,11 @@ def serve_catalog(
 
     from rootline.cli.catalog_service import run_catalog
     from rootline.cli.service_process import log_to_stderr
+    from rootline.cli.setup_commands import warn_of_unknown_settings
 
     place = required(warehouse)
     log_to_stderr(log_level)
+    warn_of_unknown_settings()
     announce = partial(output.line, as_json)
     asyncio.run(run_catalog(place, log, announce, host=host, port=port, default_format=format_version(export_format)))
 

@@ -11,11 +11,12 @@ there is no such code, the demo disagrees with pandas.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -25,9 +26,10 @@ import typer
 from rootline.cli import output
 from rootline.cli.options import COMPLETE_VARIABLE, Json, Log, Warehouse, Yes, check_folder, required
 from rootline.cli.output import ExitCode
-from rootline.schemas.errors import MASK, Invalid, masked_login
+from rootline.schemas.errors import MASK, Invalid, RootlineError, masked_login
 
 _SECRET_NAME: Final = re.compile(r"secret|password|token|credential|private|access_key", re.IGNORECASE)
+_NOT_PRINTED: Final = ("ROOTLINE_SECRETS_DIR", "ROOTLINE_TRACEBACK")
 Partitions = Annotated[
     int, typer.Option("--partitions", min=1, help="Partitions of the topics. Tables are spread over them.")
 ]
@@ -54,7 +56,8 @@ def check_settings(warehouse: Warehouse = None, log: Log = None, as_json: Json =
     """Check that the settings are valid, and that the warehouse and the log can be reached."""
     import asyncio
 
-    _refuse_unknown(_settings(warehouse, log))
+    for fault in _unknown(_settings(warehouse, log)):
+        raise Invalid("setting-invalid", fault)
     place = required(warehouse)
     asyncio.run(_reach(place, log))
     record = {"warehouse": masked("warehouse", place), "log": masked("log", log), "reachable": True}
@@ -108,15 +111,38 @@ def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
     return {name: masked(name, value) for name, value in shown.items()}
 
 
-def _refuse_unknown(known: Mapping[str, Any]) -> None:
-    """Refuse a misspelt variable: nothing would read it, and its setting would keep its default."""
+def warn_of_unknown_settings() -> None:
+    """Log each misspelt variable, for a service. It starts nevertheless: an older version lacks newer settings."""
+    from rootline.library_log import library_logger
+
+    with contextlib.suppress(RootlineError):  # an invalid setting is refused by the service that reads it
+        for fault in _unknown(_settings(None, None)):
+            library_logger().warning(fault, action="setting-unknown")
+
+
+def _unknown(known: Mapping[str, Any]) -> Iterator[str]:
+    """An error message for each misspelt variable: nothing reads it, and its setting keeps its default.
+
+    A variable without `__` is one only if a setting has a similar name, because Kubernetes sets variables such as
+    `ROOTLINE_COORDINATOR_PORT`.
+    """
     sections = {name.partition("__")[0] for name in known if "__" in name}
+    with_one_mark = {name.replace("__", "_"): name for name in known}
+    alone = [name for name in (*known, *_NOT_PRINTED) if "__" not in name]
     for name in sorted(os.environ):
-        section, marks, _ = name.upper().partition("__")
-        if marks and section in sections and name.upper() not in known:
-            close = difflib.get_close_matches(name.upper(), known, n=1)
+        upper = name.upper()
+        section, marks, _ = upper.partition("__")
+        if upper in known or upper in alone or (marks and section not in sections):
+            continue
+        if upper in with_one_mark:
+            close = [with_one_mark[upper]]
+        else:
+            close = (
+                difflib.get_close_matches(upper, known, 1) if marks else difflib.get_close_matches(upper, alone, 1, 0.9)
+            )
+        if marks or close:
             hint = f"did you mean {close[0]}?" if close else "`rootline config print` shows all"
-            raise Invalid("setting-invalid", f"{name}: no setting has this name; {hint}")
+            yield f"{name}: no setting has this name; {hint}"
 
 
 def _flat(prefix: str, body: dict[str, Any]) -> dict[str, Any]:

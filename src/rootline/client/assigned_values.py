@@ -66,7 +66,13 @@ def assigned_columns(assigned: Mapping[str, Any], rows: pa.RecordBatch, schema: 
             array = _computed(field.name, value, rows)
         else:
             array = repeated(values_of(field.name, [value], field, are_rows=False), len(rows))
-        found[field.name] = PROJECTION.as_values(array, field.field_type, field.name, None)
+        try:
+            found[field.name] = PROJECTION.as_values(array, field.field_type, field.name, None)
+        except Invalid as error:
+            step = (
+                "; for an expression use pyarrow.compute, as in pc.field('seats') + 1" if isinstance(value, str) else ""
+            )
+            raise Invalid(CODE, f"{error.message}{step}") from error
     return found
 
 

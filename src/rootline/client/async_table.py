@@ -12,6 +12,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from rootline.client.checks import ForeignNames
 from rootline.client.scan import Scan
 from rootline.client.session import OpenLake, Operation
 from rootline.client.table_handle import TableHandle
@@ -59,7 +60,7 @@ def _described(method: Callable[Concatenate[Any, P], Scan]) -> Callable[Concaten
     return twin
 
 
-class AsyncTableHandle:
+class AsyncTableHandle(ForeignNames):
     """The same as `TableHandle`, for coroutines on any event loop: the methods that read and change rows.
 
     `lake.async_table(name)` makes it. Arguments, results and errors are as in `TableHandle`.
@@ -85,7 +86,7 @@ class AsyncTableHandle:
         return f"<AsyncTableHandle {self.name} of {self._lake!r}>"
 
 
-class AsyncScan:
+class AsyncScan(ForeignNames):
     """The same as `Scan`, for coroutines: rows, data frames, batches, a count."""
 
     def __init__(self, lake: OpenLake, scan: Scan) -> None:

@@ -1,6 +1,7 @@
 """Checks of callers' arguments: each check returns the value in the type that the code behind it needs.
 
-Owns: the kinds of arguments, and the wording of the errors for wrong ones. Does not own: the meaning of a value
+Owns: the kinds of arguments, the wording of the errors for wrong ones, and of those for names that only other libraries
+have (`foreign_names.toml`). Does not own: the meaning of a value
 (whether a version exists, whether a filter can be parsed).
 Invariants: a value of a wrong type is `Invalid` and named before anything is read or written. NumPy's numbers are
 accepted as numbers. A boolean is not a number, and a text is not a list of texts.
@@ -13,6 +14,7 @@ import numbers
 import operator
 import os
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rootline.schemas.errors import Invalid
@@ -30,6 +32,33 @@ DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 """The approximate size of a data file."""
 _CODE: Final = "setting-invalid"
 _LONGEST_WAIT_S: Final = 10 * 365 * 86_400.0
+
+
+@cache
+def _foreign_names() -> Mapping[str, Mapping[str, str]]:
+    import tomllib
+    from importlib.resources import files
+
+    return tomllib.loads(files("rootline.client").joinpath("foreign_names.toml").read_text("utf-8"))
+
+
+def hint(kind: str, name: str) -> str:
+    """The end of the error for an attribute that a class lacks: its name here. Empty if no other library has it."""
+    names = _foreign_names()[kind.removeprefix("Async")]
+    return next((f": {words}" for words, foreign in names.items() if name in foreign.split()), "")
+
+
+class ForeignNames:
+    """The error for a name that other libraries have for something: it states what to use here."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker refuses such a name itself
+
+        def __getattr__(self, name: str) -> None:
+            kind = type(self).__name__
+            words = "" if name.startswith("_") else hint(kind, name)
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}{words}")
 
 
 def table(name: object) -> TableName:
@@ -215,5 +244,6 @@ def _storable(value: str, name: str, code: str) -> str:
 
 def _refused(code: str, name: str, value: Any, wanted: str) -> Invalid:
     shown = "" if value is None else f"{value!r:.80}, "
-    kind = "None" if value is None else f"a {type(value).__name__}"
+    kind = type(value).__name__
+    kind = "None" if value is None else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
     return Invalid(code, f"{name} is {shown}{kind}: give {wanted}")

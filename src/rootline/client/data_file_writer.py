@@ -295,7 +295,11 @@ def check_names(names: Sequence[str], definition: TableDefinition) -> None:
     known = [field.name for field in definition.schema.fields]
     for name in names:
         if name not in known:
-            raise Invalid("rows-invalid", f"rows: there is no column {name!r}; the table has {', '.join(known[:40])}")
+            alike = [column for column in known if column.casefold() == name.casefold()]
+            has = f"{alike[0]!r}, and names are case-sensitive" if alike else ", ".join(known[:40])
+            add = "drop it, or add it to the table (table.alter, or merge_schema=True in append and overwrite)"
+            step = "rename it" if alike else add
+            raise Invalid("rows-invalid", f"rows: there is no column {name!r}; the table has {has}: {step}")
         if names.count(name) > 1:
             raise Invalid("rows-invalid", f"rows: column {name!r} is given more than once")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
-from rootline.client.checks import DEFAULT_TIMEOUT_S
+from rootline.client.checks import DEFAULT_TIMEOUT_S, ForeignNames
 from rootline.client.session import Session, SessionHolder, WriterStamp
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import NamespaceName
@@ -121,7 +121,7 @@ def _unknown(namespace: NamespaceName) -> Invalid:
     )
 
 
-class LakeNames:
+class LakeNames(ForeignNames):
     """The methods of a lake for namespaces and views."""
 
     holder: SessionHolder

@@ -489,7 +489,7 @@ def _rows_of(files: FileList) -> int:
 
 
 async def nothing_appended(session: Session, table: TableName) -> Commit:
-    """The result of an append without rows: the newest version, with `is_new=False`."""
+    """The result of an append or a change without rows: the newest version, with `is_new=False`."""
     header = (await read_head(session.store, table)).header
     snapshot = header.snapshot
     return Commit(header.version, snapshot.snapshot_id, snapshot.sequence_number, 0, 0, is_new=False)

@@ -30,6 +30,7 @@ from rootline.client.new_files import (
     NewFiles,
     commit_intent,
     for_intent,
+    nothing_appended,
     store_written,
     write_and_store_kept,
 )
@@ -49,11 +50,11 @@ from rootline.tree.scan.scan_plan import DeletesFor
 
 async def delete_rows(
     session: Session, stamp: WriterStamp, table: TableName, where: str, options: ChangeOptions
-) -> Commit | None:
+) -> Commit:
     """Delete the rows that match `where`.
 
     Returns:
-        The commit, with the number of rows, or `None` if no row matched. Nothing was published then.
+        The commit, with the number of rows, or the newest version if no row matched. Nothing was published then.
 
     Raises:
         Invalid: `filter-invalid`; or a rejection that a new plan cannot fix, or could not fix in time.
@@ -70,7 +71,9 @@ async def delete_rows(
         return await _intent(session, plan, where, matched, options) if matched else None
 
     commit = await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
-    return commit and replace(commit, added_rows=0, deleted_rows=deleted_rows)
+    if commit is None:
+        return await nothing_appended(session, table)
+    return replace(commit, added_rows=0, deleted_rows=deleted_rows)
 
 
 async def _intent(
@@ -121,13 +124,13 @@ async def overwrite_rows(
     options: ChangeOptions,
     *,
     merge_schema: bool = False,
-) -> Commit | None:
+) -> Commit:
     """Replace the rows that match `where` by `data`. Without `where`, every row is replaced.
 
     `merge_schema`: columns of `data` that the table lacks are added in the same intent.
 
     Returns:
-        The commit, or `None` if there was nothing to remove and nothing to add.
+        The commit, or the newest version if there was nothing to remove and nothing to add.
 
     Raises:
         Invalid: `filter-invalid`, `rows-invalid`; or a rejection that a new plan cannot fix, or could not fix in time.
@@ -161,7 +164,9 @@ async def overwrite_rows(
         )
 
     commit = await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
-    return commit and replace(commit, added_rows=data.num_rows, deleted_rows=deleted_rows)
+    if commit is None:
+        return await nothing_appended(session, table)
+    return replace(commit, added_rows=data.num_rows, deleted_rows=deleted_rows)
 
 
 async def removal_of(session: Session, plan: FilePlan, definition: TableDefinition, target_bytes: int) -> Removal:

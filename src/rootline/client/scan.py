@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
 
+from rootline.client.checks import ForeignNames
 from rootline.client.planned_files import FilePlan, PlannedFiles, plan_files
 from rootline.client.session import Session, SessionHolder
 from rootline.client.time_travel import PointInTime, read_root_at
@@ -45,7 +46,7 @@ def _installed(library: str) -> ModuleType:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(ForeignNames):
     """Rows to read, described by `TableHandle.scan`.
 
     Each method makes its own plan. Unless the scan has a fixed version, it reads the newest version at that moment.

@@ -59,8 +59,8 @@ class Commit:
     `added_rows`, `deleted_rows`: rows that the call added, and rows that it deleted from the version of its plan. They
     are `None` if unknown, because the call read no file to count them, or if the call does not count rows.
     `updated_rows`: rows that the call replaced by new versions of them. `rows`: the three numbers.
-    `is_new`: whether the call made this version. An append without rows, and an upsert, a merge or an update that finds
-    nothing to change, publish nothing and return the newest version. An append under a writer's number that was
+    `is_new`: whether the call made this version. An append without rows, and a change that finds nothing to
+    change, publish nothing and return the newest version. An append under a writer's number that was
     committed before returns the version that has its rows.
     """
 
@@ -478,7 +478,13 @@ async def _after(opening: Future[Session], operation: Operation[T]) -> T:
     if not opening.done():
         # shielded: a cancelled caller must not close the session of the others
         await asyncio.shield(asyncio.wrap_future(opening))
-    return await operation(opening.result())
+    session = opening.result()
+    try:
+        return await operation(session)
+    except Invalid as error:
+        if error.code != "table-unknown":
+            raise
+        raise Invalid(error.code, f"{error.message}. The warehouse is {session.base_url}") from None
 
 
 class OpenLake(Protocol):

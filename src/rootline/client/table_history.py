@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
-from rootline.client.checks import DEFAULT_TARGET_BYTES, DEFAULT_TIMEOUT_S
+from rootline.client.checks import DEFAULT_TARGET_BYTES, DEFAULT_TIMEOUT_S, ForeignNames
 from rootline.client.session import Commit, OpenLake, Session
 from rootline.client.time_travel import Moment, PointInTime, read_head
 from rootline.schemas.errors import Invalid
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, Progress
 
 
-class TableHistory:
+class TableHistory(ForeignNames):
     """The methods of a `TableHandle` for versions."""
 
     def __init__(self, lake: OpenLake, name: TableName) -> None:

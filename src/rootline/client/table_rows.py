@@ -51,7 +51,7 @@ class TableRows(TableHistory):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
         summary: Mapping[str, str] | None = None,
-    ) -> Commit | None:
+    ) -> Commit:
         """Replace the rows that match `where` by `data`, in one commit. Without `where`, replace all rows.
 
         Files that match in part are rewritten without the matching rows. If another change wins, this one is planned
@@ -68,8 +68,8 @@ class TableRows(TableHistory):
             summary: text to text, stored in the snapshot.
 
         Returns:
-            The commit, with the numbers of rows added and deleted. `None` if `data` is empty and no row matches. Empty
-            `data` deletes: the commit adds no rows.
+            The commit, with the numbers of rows added and deleted. If `data` is empty and no row matches, nothing is
+            published, and it is the newest version. Empty `data` deletes: the commit adds no rows.
 
         Raises:
             Invalid: `filter-invalid`, `rows-invalid`, or a rejection such as `isolation-conflict` that planning again
@@ -93,14 +93,13 @@ class TableRows(TableHistory):
         isolation: Isolation | str = Isolation.SERIALIZABLE,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         summary: Mapping[str, str] | None = None,
-    ) -> Commit | None:
+    ) -> Commit:
         """Delete the rows that match `where`, in one commit. No data file is rewritten: delete vectors mark the rows.
 
         Arguments are as in `overwrite`.
 
         Returns:
-            The commit, with the number of rows. `None` if no row matches: nothing is published, and there is no new
-            version.
+            The commit, with the number of rows. If no row matches, nothing is published, and it is the newest version.
 
         Raises:
             Invalid: `filter-invalid`, or a rejection such as `isolation-conflict` that planning again did not resolve.

@@ -68,6 +68,7 @@ def test_updated_rows_keep_their_row_ids(stocks: TableHandle) -> None:
     [
         ({"stocks": 1}, "column-unknown", "no column 'stocks'"),
         ({"stock": "many"}, "rows-invalid", "column stock"),
+        ({"stock": "stock + 1"}, "rows-invalid", "for an expression use pyarrow.compute"),
         ({"stock": 2**40}, "rows-invalid", "column stock"),
         ({"stock": pc.field("nothing")}, "rows-invalid", "column stock.*cannot be computed"),
         ({"stock": pc.field("city") + 1}, "rows-invalid", "column stock.*cannot be computed"),

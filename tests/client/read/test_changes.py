@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rootline.client.lake import Lake
+from rootline.client.session import RowCounts
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.errors import Invalid
@@ -41,7 +42,7 @@ def test_deleted_rows_are_gone_and_no_data_file_is_rewritten(flights: TableHandl
     commit = flights.delete_where("delay > 60")
     assert rows_of(flights) == [(1, "UA", 5.0), (2, "UA", None)]
     assert set(folder.glob("demo/flights/data/**/*.parquet")) == files
-    assert commit is not None
+    assert (commit.is_new, commit.rows) == (True, RowCounts(0, 0, 1))
     assert flights.head().totals.vectors == 1
 
 
@@ -73,15 +74,19 @@ def test_whole_and_partial_files_go_in_one_commit(flights: TableHandle) -> None:
 def test_deleting_nothing_makes_no_version(flights: TableHandle) -> None:
     put(flights, (1, "UA", 5.0))
     before = flights.head().version
-    assert flights.delete_where("delay > 60") is None
-    assert flights.delete_where("carrier = 'ZZ'") is None
+    for nothing in (
+        flights.delete_where("delay > 60"),
+        flights.delete_where("carrier = 'ZZ'"),
+        flights.overwrite(SCHEMA.empty_table(), where="delay > 60"),
+    ):
+        assert (nothing.version, nothing.is_new, nothing.rows) == (before, False, RowCounts(0, 0, 0))
     assert flights.head().version == before
 
 
 def test_deleting_the_same_rows_again_makes_no_version(flights: TableHandle) -> None:
     put(flights, (1, "UA", 5.0), (2, "UA", 6.0), (3, "AA", 5.0), (4, "AA", 5.0))
-    assert flights.delete_where("delay = 5") is not None
-    assert flights.delete_where("delay = 5") is None
+    assert flights.delete_where("delay = 5").is_new
+    assert not flights.delete_where("delay = 5").is_new
     assert rows_of(flights) == [(2, "UA", 6.0)]
 
 
@@ -115,7 +120,7 @@ def test_an_overwrite_without_a_filter_replaces_everything(flights: TableHandle)
     assert rows_of(flights) == [(3, "DL", None)]
     flights.overwrite(SCHEMA.empty_table())
     assert rows_of(flights) == []
-    assert flights.overwrite(SCHEMA.empty_table()) is None
+    assert not flights.overwrite(SCHEMA.empty_table()).is_new
 
 
 def test_many_deletes_of_one_file_at_once_all_land(flights: TableHandle) -> None:
@@ -195,7 +200,7 @@ def _carried_out(lake: Lake, table: TableHandle, model: list[Row], step: tuple[o
             return model + rows
         case ("delete", int(at)):
             text, matches = FILTERS[at]
-            assert (table.delete_where(text) is None) == (not any(map(matches, model)))
+            assert table.delete_where(text).is_new == any(map(matches, model))
             return [row for row in model if not matches(row)]
         case ("overwrite", int(at), list(rows)):
             text, matches = FILTERS[at]

@@ -21,7 +21,7 @@ def test_a_coroutine_reads_and_changes_rows_as_a_thread_does(lake: Lake) -> None
         assert (await twin.upsert([{"id": 2, "n": 5}, {"id": 3, "n": 6}], on=["id"])).rows.updated == 1
         assert (await twin.merge([{"id": 1}], on=["id"], when_matched="delete")).rows.deleted == 1
         await twin.update_where("id = 3", {"n": pc.field("n") + 1})
-        assert await twin.delete_where("id = 100") is None
+        assert not (await twin.delete_where("id = 100")).is_new
         assert (await twin.scan("id = 3").to_arrow()).to_pylist() == [{"id": 3, "n": 7}]
         assert (await twin.scan("id = 3").to_pandas())["n"].tolist() == [7]
         assert (await twin.scan("id = 3").to_polars()).rows() == [(3, 7)]

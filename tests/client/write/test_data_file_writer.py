@@ -77,7 +77,8 @@ def test_batches_are_as_good_as_a_table() -> None:
         ({"id": ["1"]}, "column id is a long, not string"),
         ({"id": [1.5]}, r"column id is a long, and row 0 \(the first is 0\) is 1.5, which does not fit"),
         ({"id": [1], "carrier": [2]}, "column carrier is a string, not int64"),
-        ({"id": [1], "carier": ["UA"]}, "no column 'carier'"),
+        ({"id": [1], "carier": ["UA"]}, "no column 'carier'; .*merge_schema=True"),
+        ({"id": [1], "Carrier": ["UA"]}, "the table has 'carrier', and names are case-sensitive: rename it"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_by_column(rows: dict[str, Any], reason: str) -> None:

@@ -186,7 +186,7 @@ class _Writer:
         except Invalid as error:
             self.crowd.told.verdicts[f"delete_where rejected {error.code}"] += 1
             return
-        assert commit is not None, f"writer {self.number}: {where} found no row, all of them are live"
+        assert commit.is_new, f"writer {self.number}: {where} found no row, all of them are live"
         self.crowd.told.planned_s.append(time.monotonic() - began_s)
         self.crowd.told.verdicts["delete_where committed"] += 1
         self._went(commit.version, picked)

@@ -541,7 +541,7 @@ def check_may_begin(draft: Draft, intent: Intent) -> None:
     ledger, a catalog may have recorded that it refuses the same request.
     """
     if draft.is_table:
-        raise Invalid("table-exists", f"{draft.table} already exists")
+        raise Invalid("table-exists", f"{draft.table} already exists: use that table, or choose another name")
     if not draft.is_tombstone:
         raise Invalid("view-exists", f"{draft.table} is a view: replace it, drop it first, or choose another name")
     drop = draft.parts.of(NAME).drops[-1]
