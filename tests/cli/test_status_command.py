@@ -10,6 +10,7 @@ import pytest
 from rootline.adapters.memory import MemoryObjectStore
 from rootline.cli.lake_status import REREAD_MAX, ROOTS_MAX, HeadCache
 from rootline.cli.operator_commands import print_statuses
+from rootline.cli.output import Output
 from rootline.connect import connect, open_stored_log
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key
@@ -58,9 +59,9 @@ def test_an_unknown_table_ends_with_one_and_what_cannot_be_reached_with_three(ru
 
 
 def test_when_nothing_answered_it_does_not_say_that_there_are_no_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    print_statuses(False, [], [], in_place=False)
+    print_statuses(Output(as_json=False), [], [], in_place=False)
     assert "no tables" in capsys.readouterr().out
-    print_statuses(False, [], ["the store: no answer"], in_place=False)
+    print_statuses(Output(as_json=False), [], ["the store: no answer"], in_place=False)
     shown = capsys.readouterr()
     assert "no tables" not in shown.out
     assert "because these requests failed" in shown.out

@@ -15,16 +15,16 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
 import typer.core
 import typer.main
 
-from rootline.cli import output
 from rootline.cli.command_table import HEADINGS, Command, Group, LakeCommand
-from rootline.cli.options import COMPLETE_VARIABLE, Json, Log, Timeout, Warehouse, lake_to_change, lake_to_read
+from rootline.cli.options import COMPLETE_VARIABLE, Given, Json, Log, Timeout, Warehouse
 from rootline.cli.output import describe, exit_code_of
 from rootline.schemas.distribution import VERSION
 
@@ -36,7 +36,8 @@ _STYLE: Final[dict[str, Any]] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,
 }
-_COMMON: Final = {"warehouse": (Warehouse, None), "log": (Log, None), "as_json": (Json, False)}
+_GIVEN: Final = {"warehouse": (Warehouse, None), "log": (Log, None), "as_json": (Json, False)}
+"""Type and default of the options in `Given`."""
 
 
 class _Commands(Mapping[str, Any]):
@@ -131,10 +132,16 @@ def _group() -> None:
 
 def _register(group: typer.Typer, row: Command | LakeCommand) -> None:
     if isinstance(row, LakeCommand):
-        group.command(row.name, help=row.help)(_function_of(row))
+        takes = {**row.takes, **({"timeout_s": (Timeout, 30.0)} if row.changes else {})}
+        group.command(row.name, help=row.help)(_with_given(partial(_carry_out, row), takes, ()))
         return
+    function = _found(row.function)
     shown_by = _found(row.shown_by) if row.shown_by else None
-    group.command(row.name, cls=shown_by)(_found(row.function))
+    parameters = dict(inspect.signature(function, eval_str=True).parameters)
+    if parameters.pop("given", None) is not None:
+        takes = {name: (parameter.annotation, parameter.default) for name, parameter in parameters.items()}
+        function = _with_given(function, takes, row.without)
+    group.command(row.name, cls=shown_by)(function)
 
 
 def _found(place: str) -> Any:
@@ -142,20 +149,20 @@ def _found(place: str) -> Any:
     return getattr(importlib.import_module(f"rootline.cli.{module}"), name)
 
 
-def _function_of(row: LakeCommand) -> Callable[..., None]:
-    """The function of a row, with the signature that Typer reads."""
+def _with_given(
+    function: Callable[..., None], takes: Mapping[str, tuple[Any, Any]], without: Collection[str]
+) -> Callable[..., None]:
+    """`function` with the options of `Given` in place of its first parameter, and the signature that Typer reads.
 
-    def run(**given: Any) -> None:
-        opened = lake_to_change if row.changes else lake_to_read
-        with opened(given["warehouse"], given["log"]) as lake:
-            found = row.call(lake, given)
-        if row.columns:
-            output.rows(given["as_json"], found, row.columns, empty=row.text(given))
-        else:
-            output.line(given["as_json"], found, row.text(found))
+    `takes`: type and default by parameter. `without`: the options of `Given` that it does not take.
+    """
+    common = {name: option for name, option in _GIVEN.items() if name not in without}
 
-    timeout = {"timeout_s": (Timeout, 30.0)} if row.changes else {}
-    takes: dict[str, tuple[Any, Any]] = {**row.takes, **timeout, **_COMMON}
+    def run(**options: Any) -> None:
+        given = Given(**{name: options.pop(name) for name in common})
+        function(given, **options)
+
+    run.__doc__ = function.__doc__
     run.__annotations__ = {}
     run.__dict__["__signature__"] = inspect.Signature(
         [
@@ -165,10 +172,19 @@ def _function_of(row: LakeCommand) -> Callable[..., None]:
                 annotation=kind,
                 default=inspect.Parameter.empty if default is ... else default,
             )
-            for name, (kind, default) in takes.items()
+            for name, (kind, default) in {**takes, **common}.items()
         ]
     )
     return run
+
+
+def _carry_out(row: LakeCommand, given: Given, **arguments: Any) -> None:
+    with given.lake_to_change() if row.changes else given.lake_to_read() as lake:
+        found = row.call(lake, arguments)
+    if row.columns:
+        given.rows(found, row.columns, empty=row.text(arguments))
+    else:
+        given.line(found, row.text(found))
 
 
 def _prepare_completion() -> None:

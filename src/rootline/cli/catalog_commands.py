@@ -15,23 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rootline.cli import output
 from rootline.cli.options import (
     AtVersion,
     DryRun,
     ExportFormat,
-    Json,
-    Log,
+    Given,
     NamespaceArgument,
     Properties,
     TableArgument,
     Timeout,
     ViewArgument,
-    Warehouse,
     format_version,
     key_values,
-    lake_to_change,
-    lake_to_read,
 )
 from rootline.schemas.errors import Invalid
 
@@ -42,33 +37,29 @@ if TYPE_CHECKING:
 
 
 def create_namespace(
+    given: Given,
     name: NamespaceArgument,
     properties: Properties = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Succeed if the namespace exists already.")
     ] = False,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Create a namespace. Before a table is created, this is not needed: a namespace with a table in it exists."""
     pairs = key_values(properties)
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         lake.create_namespace(name, pairs, if_not_exists=if_not_exists, timeout_s=timeout_s)
-    output.line(as_json, {"namespace": name, "created": True}, f"{name} exists")
+    given.line({"namespace": name, "created": True}, f"{name} exists")
 
 
 def set_properties(
+    given: Given,
     name: NamespaceArgument,
     properties: Properties = None,
     remove: Annotated[
         list[str] | None, typer.Option("--remove", help="A property to remove. Repeat for more. Default: none.")
     ] = None,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Set properties of a namespace, or remove some."""
     from rootline.client import checks
@@ -80,10 +71,10 @@ def set_properties(
     if not pairs and not removed:
         raise Invalid("setting-invalid", "nothing to change: give --property key=value, or --remove key")
     checked = checks.namespace(name)
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         lake.holder.run(lambda session: change_properties(session, checked, pairs, removed, timeout_s=timeout_s))
         properties_now = lake.namespace_properties(name)
-    output.line(as_json, {"namespace": name, "properties": properties_now}, f"changed {name}")
+    given.line({"namespace": name, "properties": properties_now}, f"changed {name}")
 
 
 Sql = Annotated[
@@ -99,18 +90,16 @@ Columns = Annotated[
 
 
 def create_view(
+    given: Given,
     name: ViewArgument,
     sql: Sql,
     dialect: Dialect = "spark",
     schema: Columns = None,
     properties: Properties = None,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Create a view and wait until it exists."""
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         lake.create_view(
             name,
             sql,
@@ -119,30 +108,28 @@ def create_view(
             properties=key_values(properties),
             timeout_s=timeout_s,
         )
-    output.line(as_json, {"view": name, "created": True}, f"created {name}")
+    given.line({"view": name, "created": True}, f"created {name}")
 
 
 def replace_view(
+    given: Given,
     name: ViewArgument,
     sql: Sql,
     dialect: Dialect = "spark",
     schema: Columns = None,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Give a view another version."""
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         view = lake.view(name)
         view.replace(sql, dialect=dialect, schema=_columns(schema), timeout_s=timeout_s)
         version = view.metadata().current_version_id
-    output.line(as_json, {"view": name, "version": version}, f"{name} is at version {version}")
+    given.line({"view": name, "version": version}, f"{name} is at version {version}")
 
 
-def show_view(name: ViewArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+def show_view(given: Given, name: ViewArgument) -> None:
     """Show a view's SQL in each dialect, its columns and its properties."""
-    with lake_to_read(warehouse, log) as lake:
+    with given.lake_to_read() as lake:
         view = lake.view(name).metadata()
     current = view.current_version
     lines = [f"{name}, version {current.version_id}"]
@@ -155,7 +142,7 @@ def show_view(name: ViewArgument, warehouse: Warehouse = None, log: Log = None, 
     if properties:
         lines += ["properties:", *(f"  {key}={properties[key]}" for key in sorted(properties))]
     record: dict[str, Any] = {"view": name, **json.loads(view.to_json())}
-    output.line(as_json, record, "\n".join(lines))
+    given.line(record, "\n".join(lines))
 
 
 def _columns(path: Path | None) -> Schema | None:
@@ -165,6 +152,7 @@ def _columns(path: Path | None) -> Schema | None:
 
 
 def adopt(
+    given: Given,
     metadata: Annotated[
         str,
         typer.Argument(
@@ -178,12 +166,9 @@ def adopt(
     ],
     dry_run: DryRun = False,
     timeout_s: Timeout = 600.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Make an Iceberg table (V1 to V3) a table of this lake, without rewriting a file. Stop its writers first."""
-    with lake_to_read(warehouse, log) if dry_run else lake_to_change(warehouse, log) as lake:
+    with given.lake_to_read() if dry_run else given.lake_to_change() as lake:
         adopted = lake.adopt(metadata, name, dry_run=dry_run, timeout_s=timeout_s)
     record = {**_plan_record(adopted.plan), "adopted": adopted.commit is not None}
     lines = _plan_lines(adopted.plan)
@@ -192,7 +177,7 @@ def adopt(
     else:
         record["version"] = adopted.commit.version
         lines.append(f"adopted as {name}, version {adopted.commit.version}; its old metadata is unchanged")
-    output.line(as_json, record, "\n".join(lines))
+    given.line(record, "\n".join(lines))
 
 
 def _plan_record(plan: AdoptionPlan) -> dict[str, Any]:
@@ -264,14 +249,13 @@ def _plan_lines(plan: AdoptionPlan) -> list[str]:
 
 
 def export(
+    given: Given,
     table: TableArgument,
     export_format: ExportFormat = None,
     version: AtVersion = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
 ) -> None:
     """Write Iceberg metadata of a version of a table, and print where its metadata.json is."""
-    with lake_to_read(warehouse) as lake:
+    with given.lake_to_read() as lake:
         handle = lake.table(table)
         began = time.monotonic()
         exported = handle.export(format_version(export_format), version)
@@ -290,4 +274,4 @@ def export(
         "bytes": cost.bytes_written,
         "seconds": round(elapsed_s, 3),
     }
-    output.line(as_json, record, exported.metadata_location)
+    given.line(record, exported.metadata_location)

@@ -34,6 +34,8 @@ class Command:
     """The line in `rootline --help`. Empty inside a group, which lists the docstrings of its functions."""
     shown_by: str = ""
     """The class of the command, where its help has an extra part."""
+    without: tuple[str, ...] = ()
+    """The options of `Given` that it does not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,7 @@ HEADINGS: Final[Mapping[str, tuple[Command | Group, ...]]] = {
             "export",
             "catalog_commands.export",
             "Write Iceberg metadata of a version of a table, and print where its metadata.json is.",
+            without=("log",),
         ),
     ),
     "Services": (
@@ -347,9 +350,9 @@ HEADINGS: Final[Mapping[str, tuple[Command | Group, ...]]] = {
             "topics",
             "Check and create the Kafka topics of a log.",
             (
-                Command("check", "setup_commands.check_topics"),
-                Command("create", "setup_commands.create_topics"),
-                Command("accept", "setup_commands.accept_topics"),
+                Command("check", "setup_commands.check_topics", without=("warehouse",)),
+                Command("create", "setup_commands.create_topics", without=("warehouse",)),
+                Command("accept", "setup_commands.accept_topics", without=("warehouse",)),
             ),
         ),
         Group("store", "Check object stores.", (Command("probe", "setup_commands.probe_store"),)),

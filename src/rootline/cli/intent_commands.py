@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rootline.cli import output
-from rootline.cli.options import DryRun, Json, Log, Timeout, Warehouse, lake_to_change, required
-from rootline.cli.output import ExitCode, exit_code_of, verdict_line
+from rootline.cli.options import DryRun, Given, Timeout
+from rootline.cli.output import ExitCode, exit_code_of
 from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError
 
 if TYPE_CHECKING:
@@ -44,27 +44,25 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="How many records at 
 
 
 def publish(
+    given: Given,
     file: Annotated[
         Path, typer.Argument(metavar="FILE.jsonl", help="A file with one intent per line, or `-` for stdin.")
     ],
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Publish intents from a file of JSON lines, and print a verdict for each line."""
     worst = ExitCode.DONE
     waiting: deque[tuple[int, Receipt | RootlineError]] = deque()
-    with lake_to_change(warehouse, log) as lake, lake.producer() as producer:
+    with given.lake_to_change() as lake, lake.producer() as producer:
         for number, text in _lines(file):
             sent = _sent(producer, text)
             waiting.append((number, sent))
             if isinstance(sent, Exception) and exit_code_of(sent) is ExitCode.UNREACHABLE:
                 break  # the log is out of reach: the verdicts on the intents that were sent are still printed
             if len(waiting) >= _IN_FLIGHT:
-                worst = max(worst, _print_line(*waiting.popleft(), timeout_s, as_json))
+                worst = max(worst, _print_line(*waiting.popleft(), timeout_s, given))
         while waiting:
-            worst = max(worst, _print_line(*waiting.popleft(), timeout_s, as_json))
+            worst = max(worst, _print_line(*waiting.popleft(), timeout_s, given))
     raise typer.Exit(worst)
 
 
@@ -98,52 +96,48 @@ def _intent(text: str) -> Any:
     return decode_intent(text.encode(), {"content-type": b"application/json"})
 
 
-def _print_line(number: int, sent: Receipt | RootlineError, timeout_s: float, as_json: bool) -> ExitCode:
+def _print_line(number: int, sent: Receipt | RootlineError, timeout_s: float, given: Given) -> ExitCode:
     record: dict[str, Any] = {"line": number}
     if isinstance(sent, RootlineError):
         is_rejected = exit_code_of(sent) is not ExitCode.UNREACHABLE
         kind = "rejected" if is_rejected else "unknown"
         record |= {"kind": kind, "code": sent.code, "message": sent.message}
         text = f"line {number}: {kind}, {'never sent' if is_rejected else 'this line and all after it'}: {sent}"
-        output.line(as_json, record, text)
+        given.line(record, text)
         return ExitCode.NO if is_rejected else ExitCode.UNREACHABLE
     try:
         verdict = sent.verdict(timeout_s)
     except OutcomeUnknown as error:
         record |= {"kind": "unknown", "intent_id": sent.intent.intent_id, "code": error.code, "message": error.message}
-        output.line(as_json, record, f"line {number}: unknown: {error}")
+        given.line(record, f"line {number}: unknown: {error}")
         return ExitCode.UNREACHABLE
-    return verdict_line(as_json, f"line {number}", record, verdict)
+    return given.verdict_line(f"line {number}", record, verdict)
 
 
 def list_letters(
+    given: Given,
     table: OneTable = None,
     code: OneCode = None,
     limit: Limit = 50,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """List the newest rejected records, the oldest of them first."""
     from rootline.client.dead_letters import LetterChoice
 
-    found = _letters(warehouse, log, LetterChoice(table=table, code=code), limit)
+    found = _letters(_archive(given), given.log, LetterChoice(table=table, code=code), limit)
     columns = ("record", "table", "code", "intent_id", "bytes", "message")
-    output.rows(as_json, [_summary(letter) for letter in found], columns, empty="no dead letters")
+    given.rows([_summary(letter) for letter in found], columns, empty="no dead letters")
 
 
 def show_letter(
+    given: Given,
     record: Annotated[str, typer.Argument(metavar="RECORD", help=_RECORD_HELP)],
     raw: Annotated[bool, typer.Option("--raw", help="Write only the record's original bytes to stdout.")] = False,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Show one rejected record: the reason, and its content."""
     from rootline.client.dead_letters import LetterChoice
 
     choice = LetterChoice(frozenset({record}))
-    letter = _all_named(choice, _letters(warehouse, log, choice, 1))[0]
+    letter = _all_named(choice, _letters(_archive(given), given.log, choice, 1))[0]
     if raw:
         sys.stdout.buffer.write(letter.value)
         return
@@ -151,10 +145,11 @@ def show_letter(
     headers = _headers(letter.headers)
     lines = [f"{name}: {'' if value is None else value}" for name, value in shown.items()]
     lines += [f"header {name}: {'' if value is None else value}" for name, value in headers]
-    output.line(as_json, shown | {"headers": headers}, "\n".join(lines))
+    given.line(shown | {"headers": headers}, "\n".join(lines))
 
 
 def replay_letters(
+    given: Given,
     records: Annotated[
         list[str] | None, typer.Argument(metavar="RECORD", help=_RECORD_HELP, show_default=False)
     ] = None,
@@ -166,9 +161,6 @@ def replay_letters(
         bool, typer.Option("--yes", help="Do not ask before replaying all records of a table or code.")
     ] = False,
     timeout_s: Timeout = 60.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Publish rejected intents again, once the reason for the rejection is fixed.
 
@@ -186,13 +178,12 @@ def replay_letters(
             "setting-invalid", "name what to replay: RECORD, --table or --code; `rootline dlq list` shows the records"
         )
     choice = LetterChoice(frozenset(records or ()), table, code)
-    place = required(warehouse)
-    letters = _all_named(choice, _letters(place, log, choice, max(limit, len(records or ()))))
+    letters = _all_named(choice, _letters(given.place, given.log, choice, max(limit, len(records or ()))))
     if dry_run:
-        raise typer.Exit(_preview(letters, as_json))
+        raise typer.Exit(_preview(letters, given))
     if not records and letters and not yes:
         _confirm(len(letters))
-    raise typer.Exit(_replay_all(place, log, letters, timeout_s, as_json))
+    raise typer.Exit(_replay_all(letters, timeout_s, given))
 
 
 def _confirm(count: int) -> None:
@@ -203,14 +194,19 @@ def _confirm(count: int) -> None:
     typer.confirm(f"replay {count} dead letters?", abort=True, err=True)
 
 
-def _letters(warehouse: str | None, log: str | None, choice: LetterChoice, limit: int) -> list[DeadLetter]:
+def _archive(given: Given) -> str:
+    """The warehouse. Only the log in its folder needs one."""
+    return given.warehouse or "" if given.log is not None else given.place
+
+
+def _letters(warehouse: str, log: str | None, choice: LetterChoice, limit: int) -> list[DeadLetter]:
     import asyncio
 
     from rootline.client.dead_letters import choose_letters
     from rootline.connect import open_archive
 
     async def read() -> list[DeadLetter]:
-        archive = open_archive(log, warehouse or "" if log is not None else required(warehouse))
+        archive = open_archive(log, warehouse)
         try:
             with output.progress("searching dead letters") as advance:
                 return await choose_letters(
@@ -271,7 +267,7 @@ def _text(value: bytes | None) -> str | None:
     return text if text.isprintable() and "\ufffd" not in text else value.hex()
 
 
-def _preview(letters: Sequence[DeadLetter], as_json: bool) -> ExitCode:
+def _preview(letters: Sequence[DeadLetter], given: Given) -> ExitCode:
     """Print the intents that a replay would publish."""
     from rootline.client.dead_letters import intent_of, place_of
 
@@ -281,61 +277,58 @@ def _preview(letters: Sequence[DeadLetter], as_json: bool) -> ExitCode:
         try:
             intent = intent_of(letter)
         except Invalid as error:
-            worst = max(worst, _print_without_intent(letter, error, as_json))
+            worst = max(worst, _print_without_intent(letter, error, given))
             continue
         who = {"writer_id": intent.writer_id, "writer_sequence": intent.writer_sequence}
         record = {"record": place, "kind": "replayable", "table": intent.table, "intent_kind": str(intent.kind)}
         who_text = "no writer, so only the locations of its files show a repetition"
         if intent.writer_id is not None:
             who_text = f"writer {intent.writer_id} sequence {intent.writer_sequence}"
-        output.line(
-            as_json,
+        given.line(
             record | who | {"rejected_with": letter.code},
             f"{place}: would publish {intent.kind} of {intent.table}, {who_text}; it was rejected with {letter.code}",
         )
     if not letters:
-        output.rows(as_json, [], (), empty="no dead letters")
+        given.rows([], (), empty="no dead letters")
     return worst
 
 
-def _replay_all(
-    warehouse: str, log: str | None, letters: Sequence[DeadLetter], timeout_s: float, as_json: bool
-) -> ExitCode:
+def _replay_all(letters: Sequence[DeadLetter], timeout_s: float, given: Given) -> ExitCode:
     """Replay `letters`, and return the worst exit code."""
     from rootline.client.dead_letters import replay
 
     worst = ExitCode.DONE
     if not letters:
-        output.rows(as_json, [], (), empty="no dead letters")
+        given.rows([], (), empty="no dead letters")
         return worst
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         for one in lake.holder.iterate(lambda session: replay(session, letters, timeout_s=timeout_s)):
-            worst = max(worst, _print_replay(one, as_json))
+            worst = max(worst, _print_replay(one, given))
     return worst
 
 
-def _print_without_intent(letter: DeadLetter, error: RootlineError, as_json: bool) -> ExitCode:
+def _print_without_intent(letter: DeadLetter, error: RootlineError, given: Given) -> ExitCode:
     from rootline.client.dead_letters import LeftOut, place_of
 
     is_left_out = isinstance(error, LeftOut)
     kind = "left-out" if is_left_out else "unreplayable"
     record = {"record": place_of(letter), "kind": kind, "code": error.code, "message": error.message}
-    output.line(as_json, record, f"{place_of(letter)}: {kind}: {error.message}")
+    given.line(record, f"{place_of(letter)}: {kind}: {error.message}")
     return ExitCode.DONE if is_left_out else ExitCode.NO
 
 
-def _print_replay(one: Replay, as_json: bool) -> ExitCode:
+def _print_replay(one: Replay, given: Given) -> ExitCode:
     from rootline.client.dead_letters import place_of
 
     place, error, verdict = place_of(one.letter), one.error, one.verdict
     record: dict[str, Any] = {"record": place}
     if error is not None and one.intent is None:
-        return _print_without_intent(one.letter, error, as_json)
+        return _print_without_intent(one.letter, error, given)
     if error is not None and one.intent is not None:
         code = exit_code_of(error)
         kind = "unknown" if code is ExitCode.UNREACHABLE else "unreplayable"
         record |= {"kind": kind, "code": error.code, "message": error.message, "intent_id": one.intent.intent_id}
-        output.line(as_json, record, f"{place}: {kind}: {error.message}")
+        given.line(record, f"{place}: {kind}: {error.message}")
         return code
     assert verdict is not None
-    return verdict_line(as_json, place, record, verdict, rejected="rejected again")
+    return given.verdict_line(place, record, verdict, rejected="rejected again")

@@ -21,17 +21,13 @@ import typer
 from rootline.cli import output
 from rootline.cli.options import (
     DryRun,
-    Json,
-    Log,
+    Given,
     OptionalTable,
     TableArgument,
-    Warehouse,
     any_name,
-    lake_to_read,
-    required,
     tables,
 )
-from rootline.cli.output import ExitCode
+from rootline.cli.output import ExitCode, Output
 from rootline.schemas.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -52,6 +48,7 @@ OneKind = Annotated[
 
 
 def status(
+    given: Given,
     name: Annotated[
         str | None,
         typer.Argument(metavar="TABLE", help="One table. Default: all.", show_default=False, autocompletion=tables),
@@ -63,9 +60,6 @@ def status(
     times: Annotated[
         int | None, typer.Option("--times", min=1, help="With --watch: end after so many refreshes. Default: never.")
     ] = None,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Show the state of tables: owner, head, lag, oldest pending intent, and why it waits.
 
@@ -75,21 +69,21 @@ def status(
     from rootline.cli.lake_status import HeadCache, read_table_states
     from rootline.client import checks
 
-    place, only = required(warehouse), None if name is None else checks.table(name)
-    with lake_to_read(place, log) as lake:
+    place, only = given.place, None if name is None else checks.table(name)
+    with given.lake_to_read() as lake:
         heads: HeadCache | None = None
 
         async def refresh(session: Any) -> tuple[list[dict[str, Any]], list[str]]:
             nonlocal heads
             heads = heads or HeadCache(session.store, only)
-            tables, troubles = await read_table_states(heads, place, log, only)
+            tables, troubles = await read_table_states(heads, place, given.log, only)
             return [_status_record(status) for status in tables], troubles
 
         refreshes = 0
-        in_place = watch and not as_json and sys.stdout.isatty()
+        in_place = watch and not given.as_json and sys.stdout.isatty()
         while True:
             records, troubles = lake.holder.run(refresh)
-            print_statuses(as_json, records, troubles, in_place=in_place)
+            print_statuses(given, records, troubles, in_place=in_place)
             refreshes += 1
             if not watch or refreshes == times:
                 break
@@ -116,24 +110,22 @@ def _status_record(status: TableStatus) -> dict[str, Any]:
 
 
 def print_statuses(
-    as_json: bool, records: Sequence[Mapping[str, Any]], troubles: Sequence[str], *, in_place: bool
+    out: Output, records: Sequence[Mapping[str, Any]], troubles: Sequence[str], *, in_place: bool
 ) -> None:
     """Print the statuses of tables. Print on stderr the problems that occurred while they were read."""
     if in_place:
         sys.stdout.write(_CLEAR)
     empty = "no table is known, because these requests failed:" if troubles else "no tables"
-    output.rows(as_json, records, _STATUS_COLUMNS, empty=empty)
+    out.rows(records, _STATUS_COLUMNS, empty=empty)
     for trouble in troubles:
         sys.stderr.write(f"{trouble}\n")
 
 
 def pause(
+    given: Given,
     name: OptionalTable = None,
     everything: Everything = False,
     why: Why = "",
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Stop deciding the intents of a table, or of all: they wait on the log, and so do their verdicts.
 
@@ -142,42 +134,38 @@ def pause(
     from rootline.connect import pause_table
     from rootline.ports.intent_feed import ALL_TABLES
 
-    place, table = required(warehouse), _table_named(name, everything)
+    place, table = given.place, _table_named(name, everything)
     if table != ALL_TABLES:
-        _check_exists(place, log, table, as_json)
-    found, begun = asyncio.run(pause_table(place, log, table, why))
+        _check_exists(given, table)
+    found, begun = asyncio.run(pause_table(place, given.log, table, why))
     what = _subject(table)
     text = f"{what} paused" if begun else f"{what} paused already, since {output.moment(found.since_ms)}"
-    output.line(as_json, {**_pause_record(found), "changed": begun}, text + (f": {found.why}" if found.why else ""))
+    given.line({**_pause_record(found), "changed": begun}, text + (f": {found.why}" if found.why else ""))
     if table == ALL_TABLES:
-        output.note(
-            as_json, "nothing is read from the log now: resume before its retention removes the waiting intents"
-        )
-    output.note(as_json, f"running coordinators obey within seconds; to continue: rootline resume {name or '--all'}")
+        given.note("nothing is read from the log now: resume before its retention removes the waiting intents")
+    given.note(f"running coordinators obey within seconds; to continue: rootline resume {name or '--all'}")
 
 
 def resume(
+    given: Given,
     name: OptionalTable = None,
     everything: Everything = False,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Decide the intents of a paused table again, in their order. `--all` ends a pause of `pause --all`."""
     from rootline.connect import resume_table
     from rootline.ports.intent_feed import ALL_TABLES
 
     table = _table_named(name, everything)
-    ended, remaining = asyncio.run(resume_table(required(warehouse), log, table))
+    ended, remaining = asyncio.run(resume_table(given.place, given.log, table))
     if ended is not None:
         text = f"{_subject(table)} resumed, after a pause since {output.moment(ended.since_ms)}"
-        output.line(as_json, {**_pause_record(ended), "changed": True}, text)
+        given.line({**_pause_record(ended), "changed": True}, text)
     still = [pause for pause in remaining if table == ALL_TABLES or pause.table == ALL_TABLES]
     for pause in still:
         how = "--all" if pause.table == ALL_TABLES else pause.table
-        output.note(as_json, f"{_subject(pause.table)} still paused; to continue: rootline resume {how}")
+        given.note(f"{_subject(pause.table)} still paused; to continue: rootline resume {how}")
     if ended is None:
-        output.note(as_json, f"{_subject(table)} not paused: see `rootline status`")
+        given.note(f"{_subject(table)} not paused: see `rootline status`")
         raise typer.Exit(ExitCode.NO)
 
 
@@ -190,13 +178,13 @@ def _table_named(name: str | None, everything: bool) -> TableName:
     return ALL_TABLES if name is None else checks.table(name)
 
 
-def _check_exists(warehouse: str, log: str | None, table: TableName, as_json: bool) -> None:
+def _check_exists(given: Given, table: TableName) -> None:
     """Refuse a misspelt name, which must not seem paused. A store that does not answer must not prevent a pause."""
     try:
-        with lake_to_read(warehouse, log) as lake:
+        with given.lake_to_read() as lake:
             any_name(lake, table)
     except Unavailable as error:
-        output.note(as_json, f"it is unknown whether there is a table {table}: {error}")
+        given.note(f"it is unknown whether there is a table {table}: {error}")
 
 
 def _subject(table: TableName) -> str:
@@ -209,7 +197,7 @@ def _pause_record(pause: Pause) -> dict[str, Any]:
     return {"table": pause.table, "since": output.moment(pause.since_ms), "why": pause.why}
 
 
-def list_quarantined(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+def list_quarantined(given: Given) -> None:
     """List quarantined and parked tables: reason, time, and the parked records of each.
 
     An embedded log keeps undecided intents, so nothing is parked on it.
@@ -217,24 +205,22 @@ def list_quarantined(warehouse: Warehouse = None, log: Log = None, as_json: Json
     from rootline.connect import known_pauses, stuck_tables
     from rootline.ports.intent_feed import pause_of
 
-    place = _place_of_log(warehouse, log)
-    stuck = asyncio.run(stuck_tables(place, log))
-    pauses = {pause.table: pause for pause in asyncio.run(known_pauses(place, log))} if stuck else {}
+    place = _place_of_log(given)
+    stuck = asyncio.run(stuck_tables(place, given.log))
+    pauses = {pause.table: pause for pause in asyncio.run(known_pauses(place, given.log))} if stuck else {}
     records = [_parked_record(parked, pause_of(pauses, parked.table)) for parked in stuck]
     columns = ["table", "partition", "state", "since", "records", "bytes", "oldest", "why"]
-    output.rows(as_json, records, columns, empty="no table is quarantined or parked")
+    given.rows(records, columns, empty="no table is quarantined or parked")
 
 
 def lift_quarantine(
+    given: Given,
     name: TableArgument,
     without_missing: Annotated[
         bool,
         typer.Option("--without-missing", help="Continue without parked records that their topic has removed."),
     ] = False,
     dry_run: DryRun = False,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Try a quarantined table again: its parked intents are decided first, in order, then the log continues.
 
@@ -244,22 +230,21 @@ def lift_quarantine(
     from rootline.client import checks
     from rootline.connect import lift_table, stuck_tables
 
-    place, table = _place_of_log(warehouse, log), checks.table(name)
+    place, table = _place_of_log(given), checks.table(name)
     if dry_run:
-        found = [parked for parked in asyncio.run(stuck_tables(place, log)) if parked.table == table]
+        found = [parked for parked in asyncio.run(stuck_tables(place, given.log)) if parked.table == table]
     else:
-        found = list(asyncio.run(lift_table(place, log, table, without_missing=without_missing)))
+        found = list(asyncio.run(lift_table(place, given.log, table, without_missing=without_missing)))
     for parked in found:
         text = (
             f"{name}, partition {parked.partition}: {parked.records:,} parked intents ({parked.size_in_bytes:,} bytes) "
             f"are decided first, then the log continues at offset {parked.next_offset} ({parked.why})"
         )
-        output.line(as_json, {**_parked_record(parked), "next_offset": parked.next_offset, "lifted": not dry_run}, text)
+        given.line({**_parked_record(parked), "next_offset": parked.next_offset, "lifted": not dry_run}, text)
     if not found:
-        output.note(as_json, f"nothing of {name} is quarantined or parked: see `rootline quarantine list`")
+        given.note(f"nothing of {name} is quarantined or parked: see `rootline quarantine list`")
         raise typer.Exit(ExitCode.NO)
-    output.note(
-        as_json,
+    given.note(
         "nothing was changed"
         if dry_run
         else "running coordinators try it again within seconds, and the next one that starts does so in any case; "
@@ -267,11 +252,11 @@ def lift_quarantine(
     )
 
 
-def _place_of_log(warehouse: str | None, log: str | None) -> str:
+def _place_of_log(given: Given) -> str:
     """The warehouse. Only an embedded log needs one."""
     from rootline.connect import is_kafka
 
-    return warehouse or "" if is_kafka(log) else required(warehouse)
+    return given.warehouse or "" if is_kafka(given.log) else given.place
 
 
 def _parked_record(parked: ParkedTable, pause: Pause | None = None) -> dict[str, Any]:
@@ -291,23 +276,21 @@ def _parked_record(parked: ParkedTable, pause: Pause | None = None) -> dict[str,
     }
 
 
-def list_tasks(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+def list_tasks(given: Given) -> None:
     """List dead tasks: the table, the kind of the task, and the number of workers that took it."""
 
     async def listed(tasks: DeadTasks) -> list[dict[str, Any]]:
         return [_task_record(dead) for dead in await tasks.listed()]
 
     columns = ["table", "kind", "version", "attempts", "since"]
-    output.rows(as_json, _with_tasks(warehouse, log, listed), columns, empty="no task is dead")
+    given.rows(_with_tasks(given, listed), columns, empty="no task is dead")
 
 
 def retry_tasks(
+    given: Given,
     name: TableArgument,
     kind: OneKind = None,
     dry_run: DryRun = False,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Queue a table's dead tasks again, each with the full number of attempts. The exit code is 1 if none is dead."""
 
@@ -315,17 +298,15 @@ def retry_tasks(
         found = _of_table(await tasks.listed(), name, kind)
         return [(dead, "dry_run" if dry_run else (await tasks.retry(dead)).value) for dead in found]
 
-    _print_tasks(name, as_json, _with_tasks(warehouse, log, retried))
-    output.note(as_json, "nothing was changed" if dry_run else "the next free worker takes them")
+    _print_tasks(given, name, _with_tasks(given, retried))
+    given.note("nothing was changed" if dry_run else "the next free worker takes them")
 
 
 def drop_tasks(
+    given: Given,
     name: TableArgument,
     kind: OneKind = None,
     dry_run: DryRun = False,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Remove a table's dead tasks: workers check it again when it changes. Ends with 1 if there is none."""
 
@@ -335,20 +316,20 @@ def drop_tasks(
             await tasks.drop(dead.task.kind, dead.task.table)
         return [(dead, "dry_run" if dry_run else "dropped") for dead in found]
 
-    _print_tasks(name, as_json, _with_tasks(warehouse, log, dropped))
+    _print_tasks(given, name, _with_tasks(given, dropped))
     if dry_run:
-        output.note(as_json, "nothing was changed")
+        given.note("nothing was changed")
 
 
-def _with_tasks(warehouse: str | None, log: str | None, use: Callable[[DeadTasks], Awaitable[_T]]) -> _T:
+def _with_tasks(given: Given, use: Callable[[DeadTasks], Awaitable[_T]]) -> _T:
     from rootline.connect import open_dead_tasks
     from rootline.workers.settings import worker_settings
 
-    place = required(warehouse)
+    place = given.place
     limits = worker_settings()
 
     async def run() -> _T:
-        async with open_dead_tasks(place, log, limits.tasks_max) as tasks:
+        async with open_dead_tasks(place, given.log, limits.tasks_max) as tasks:
             return await use(tasks)
 
     return asyncio.run(run())
@@ -358,12 +339,12 @@ def _of_table(found: Iterable[DeadTask], name: str, kind: str | None) -> list[De
     return [dead for dead in found if dead.task.table == name and kind in (None, dead.task.kind.value)]
 
 
-def _print_tasks(name: str, as_json: bool, found: list[tuple[DeadTask, str]]) -> None:
+def _print_tasks(given: Given, name: str, found: list[tuple[DeadTask, str]]) -> None:
     for dead, outcome in found:
         text = f"{name}: {dead.task.kind.value}, taken by {dead.attempts} workers: {outcome.replace('_', ' ')}"
-        output.line(as_json, {**_task_record(dead), "outcome": outcome}, text)
+        given.line({**_task_record(dead), "outcome": outcome}, text)
     if not found:
-        output.note(as_json, f"no task of {name} is dead: see `rootline tasks list`")
+        given.note(f"no task of {name} is dead: see `rootline tasks list`")
         raise typer.Exit(ExitCode.NO)
 
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from rootline.cli.output import Output
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 
 if TYPE_CHECKING:
@@ -114,25 +116,31 @@ def format_version(text: Literal["v2", "v3"] | None) -> FormatVersion | None:
     return None if text is None else FormatVersion(int(text[1]))
 
 
-def required(warehouse: str | None) -> str:
-    """The warehouse. Raises `Invalid` (`setting-invalid`) if there is none."""
-    if not warehouse:
-        raise Invalid("setting-invalid", "no warehouse is named: give --warehouse PATH, or set ROOTLINE_WAREHOUSE")
-    return warehouse
+@dataclass(frozen=True, slots=True)
+class Given(Output):
+    """The options that almost every command takes: `--json`, `--warehouse` and `--log`."""
 
+    warehouse: str | None = None
+    log: str | None = None
 
-def lake_to_read(warehouse: str | None, log: str | None = None) -> Lake:
-    """The lake for a command that changes nothing. Raises the errors of `rootline.connect`."""
-    from rootline.connect import connect
+    @property
+    def place(self) -> str:
+        """The warehouse. Raises `Invalid` (`setting-invalid`) if there is none."""
+        if not self.warehouse:
+            raise Invalid("setting-invalid", "no warehouse is named: give --warehouse PATH, or set ROOTLINE_WAREHOUSE")
+        return self.warehouse
 
-    return connect(required(warehouse), log=log, coordinator="elsewhere")
+    def lake_to_read(self) -> Lake:
+        """The lake for a command that changes nothing. Raises the errors of `rootline.connect`."""
+        from rootline.connect import connect
 
+        return connect(self.place, log=self.log, coordinator="elsewhere")
 
-def lake_to_change(warehouse: str | None, log: str | None = None) -> Lake:
-    """The lake for a command that publishes intents. Raises the errors of `rootline.connect`."""
-    from rootline.connect import connect
+    def lake_to_change(self) -> Lake:
+        """The lake for a command that publishes intents. Raises the errors of `rootline.connect`."""
+        from rootline.connect import connect
 
-    return connect(required(warehouse), log=log)
+        return connect(self.place, log=self.log)
 
 
 def any_name(lake: Lake, name: str) -> TableHandle:

@@ -13,6 +13,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,18 +44,6 @@ class ExitCode(IntEnum):
     UNREACHABLE = 3
 
 
-def line(as_json: bool, record: Mapping[str, Any], text: str) -> None:
-    """Print one result: `record` as a JSON object, or `text`."""
-    sys.stdout.write((json_text(record) if as_json else text) + "\n")
-    sys.stdout.flush()
-
-
-def note(as_json: bool, text: str) -> None:
-    """Print a hint for a person. Prints nothing in JSON."""
-    if not as_json:
-        line(False, {}, text)
-
-
 def moment(milliseconds: int) -> str:
     """Milliseconds since the epoch as ISO 8601, UTC."""
     import datetime as dt
@@ -62,47 +51,82 @@ def moment(milliseconds: int) -> str:
     return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).isoformat(timespec="milliseconds")
 
 
-def rows(as_json: bool, records: Sequence[Mapping[str, Any]], columns: Sequence[str], *, empty: str) -> None:
-    """Print results of one shape as JSON objects, or in aligned columns. Print `empty` when there are none."""
-    if as_json:
-        for record in records:
-            line(True, record, "")
-        return
-    if not records:
-        sys.stdout.write(f"{empty}\n")
-        return
-    cells = [[_cell(record.get(column)) for column in columns] for record in records]
-    widths = [max(len(row[at]) for row in [list(columns), *cells]) for at in range(len(columns))]
-    right = [all(isinstance(record.get(column), int | float | None) for record in records) for column in columns]
-    for row in [list(columns), *cells]:
-        parts = [
-            text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(row, widths, right, strict=True)
-        ]
-        sys.stdout.write("  ".join(parts).rstrip() + "\n")
-    sys.stdout.flush()
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Results on stdout: as text, or as JSON, one object on each line."""
 
+    as_json: bool
 
-def plan(as_json: bool, table: str, planned: PlannedFiles) -> None:
-    """Print the cost of planning a scan: files, leaves, requests to the store."""
-    requests = planned.requests
-    record = {
-        "table": table,
-        "version": planned.version,
-        "files": len(planned),
-        "leaves_read": planned.leaves_read,
-        "leaves_pruned": planned.leaves_pruned,
-        "requests": requests.total,
-        "lists": requests.lists,
-        "gets": requests.gets,
-        "gets_of_leaves": requests.leaves,
-    }
-    text = (
-        f"{len(planned)} files of version {planned.version}: {requests.total} requests ({requests.lists} LIST, "
-        f"{requests.gets} GET, {requests.leaves} of these for leaves); {planned.leaves_pruned} of "
-        f"{planned.leaves_pruned + planned.leaves_read} data leaves pruned"
-    )
-    line(as_json, record, text)
+    def line(self, record: Mapping[str, Any], text: str) -> None:
+        """Print one result: `record` as a JSON object, or `text`."""
+        sys.stdout.write((json_text(record) if self.as_json else text) + "\n")
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Print a hint for a person. Prints nothing in JSON."""
+        if not self.as_json:
+            self.line({}, text)
+
+    def rows(self, records: Sequence[Mapping[str, Any]], columns: Sequence[str], *, empty: str) -> None:
+        """Print results of one shape as JSON objects, or in aligned columns. Print `empty` when there are none."""
+        if self.as_json:
+            for record in records:
+                self.line(record, "")
+            return
+        if not records:
+            sys.stdout.write(f"{empty}\n")
+            return
+        cells = [[_cell(record.get(column)) for column in columns] for record in records]
+        widths = [max(len(row[at]) for row in [list(columns), *cells]) for at in range(len(columns))]
+        right = [all(isinstance(record.get(column), int | float | None) for record in records) for column in columns]
+        for row in [list(columns), *cells]:
+            parts = [
+                text.rjust(width) if to_right else text.ljust(width)
+                for text, width, to_right in zip(row, widths, right, strict=True)
+            ]
+            sys.stdout.write("  ".join(parts).rstrip() + "\n")
+        sys.stdout.flush()
+
+    def plan(self, table: str, planned: PlannedFiles) -> None:
+        """Print the cost of planning a scan: files, leaves, requests to the store."""
+        requests = planned.requests
+        record = {
+            "table": table,
+            "version": planned.version,
+            "files": len(planned),
+            "leaves_read": planned.leaves_read,
+            "leaves_pruned": planned.leaves_pruned,
+            "requests": requests.total,
+            "lists": requests.lists,
+            "gets": requests.gets,
+            "gets_of_leaves": requests.leaves,
+        }
+        text = (
+            f"{len(planned)} files of version {planned.version}: {requests.total} requests ({requests.lists} LIST, "
+            f"{requests.gets} GET, {requests.leaves} of these for leaves); {planned.leaves_pruned} of "
+            f"{planned.leaves_pruned + planned.leaves_read} data leaves pruned"
+        )
+        self.line(record, text)
+
+    def verdict_line(
+        self, name: str, record: Mapping[str, Any], verdict: Verdict, *, rejected: str = "rejected"
+    ) -> ExitCode:
+        """Print the verdict on the intent that the caller knows as `name`, and return the exit code.
+
+        `record` names the intent in JSON.
+        """
+        from rootline.schemas.verdict import VerdictKind
+
+        version = "a version that is no longer kept" if verdict.version is None else f"version {verdict.version}"
+        match verdict.kind:
+            case VerdictKind.REJECTED:
+                text = f"{rejected}: {verdict.message} [{verdict.code}]"
+            case VerdictKind.DUPLICATE:
+                text = f"duplicate: {verdict.table} has had it since {version}"
+            case VerdictKind.COMMITTED:
+                text = f"committed {verdict.table} {version} sequence number {verdict.sequence_number}"
+        self.line({**record, **verdict.model_dump(mode="json", exclude_none=True)}, f"{name}: {text}")
+        return ExitCode.NO if verdict.kind is VerdictKind.REJECTED else ExitCode.DONE
 
 
 def json_text(record: Mapping[str, Any]) -> str:
@@ -151,27 +175,6 @@ def long_work(description: str) -> Iterator[Callable[[int, int, str], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=None, text="")
         yield lambda done, total, text: bar.update(task, completed=done, total=total, text=text)
-
-
-def verdict_line(
-    as_json: bool, name: str, record: Mapping[str, Any], verdict: Verdict, *, rejected: str = "rejected"
-) -> ExitCode:
-    """Print the verdict on the intent that the caller knows as `name`, and return the exit code.
-
-    `record` names the intent in JSON.
-    """
-    from rootline.schemas.verdict import VerdictKind
-
-    version = "a version that is no longer kept" if verdict.version is None else f"version {verdict.version}"
-    match verdict.kind:
-        case VerdictKind.REJECTED:
-            text = f"{rejected}: {verdict.message} [{verdict.code}]"
-        case VerdictKind.DUPLICATE:
-            text = f"duplicate: {verdict.table} has had it since {version}"
-        case VerdictKind.COMMITTED:
-            text = f"committed {verdict.table} {version} sequence number {verdict.sequence_number}"
-    line(as_json, {**record, **verdict.model_dump(mode="json", exclude_none=True)}, f"{name}: {text}")
-    return ExitCode.NO if verdict.kind is VerdictKind.REJECTED else ExitCode.DONE
 
 
 def exit_code_of(error: Exception) -> ExitCode:

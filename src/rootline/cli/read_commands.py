@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rootline.cli import output
-from rootline.cli.options import AtVersion, Json, Log, TableArgument, Warehouse, Where, lake_to_read, required
+from rootline.cli.options import AtVersion, Given, TableArgument, Where
 from rootline.cli.output import ExitCode
 from rootline.schemas.errors import Invalid
 
@@ -33,6 +33,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def scan(
+    given: Given,
     table: TableArgument,
     where: Where = None,
     columns: Annotated[
@@ -64,32 +65,29 @@ def scan(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="How many rows to print at most. Default: all.")
     ] = None,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Print a table's rows as CSV, or as JSON lines with --json.
 
     Give at most one of --version, --timestamp, --snapshot-id and --tag. Default: the newest version.
     """
     names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else None
-    with lake_to_read(warehouse, log) as lake:
+    with given.lake_to_read() as lake:
         wanted = lake.table(table).scan(
             where, names, limit=limit, version=version, timestamp=timestamp, snapshot_id=snapshot_id, tag=tag
         )
         if plan:
-            output.plan(as_json, table, wanted.plan())
+            given.plan(table, wanted.plan())
             return
         if count:
             rows = wanted.count()
-            output.line(as_json, {"table": table, "rows": rows}, str(rows))
+            given.line({"table": table, "rows": rows}, str(rows))
             return
-        is_headed = as_json
+        is_headed = given.as_json
         for batch in wanted.to_batches():
             if not is_headed:
                 sys.stdout.write(",".join(map(_csv_cell, batch.schema.names)) + "\n")
                 is_headed = True
-            lines = map(output.json_text, batch.to_pylist()) if as_json else _csv_lines(batch)
+            lines = map(output.json_text, batch.to_pylist()) if given.as_json else _csv_lines(batch)
             sys.stdout.writelines(f"{line}\n" for line in lines)
         if not is_headed:
             sys.stdout.write(",".join(map(_csv_cell, wanted.schema().names)) + "\n")
@@ -119,21 +117,19 @@ def _csv_cell(value: object) -> str:
 
 
 def files(
+    given: Given,
     table: TableArgument,
     where: Where = None,
     version: AtVersion = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Print what finding the files took (requests, leaves read), not the files.")
     ] = False,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """List the live data files, or with --where only those that may contain matching rows."""
-    with lake_to_read(warehouse, log) as lake:
+    with given.lake_to_read() as lake:
         tasks = lake.table(table).scan(where=where, version=version).plan()
     if plan:
-        output.plan(as_json, table, tasks)
+        given.plan(table, tasks)
         return
     records = [
         {
@@ -149,10 +145,11 @@ def files(
         for task in tasks
     ]
     columns = ["rows", "deleted_rows", "bytes", "sequence_number", "location"]
-    output.rows(as_json, records, columns, empty=f"{table}: no files")
+    given.rows(records, columns, empty=f"{table}: no files")
 
 
 def trace(
+    given: Given,
     intent: Annotated[
         str | None, typer.Option("--intent", metavar="ID", help="Look for the intent with this id.")
     ] = None,
@@ -182,9 +179,6 @@ def trace(
             "Default: the log's beginning.",
         ),
     ] = None,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Find out where data is: pending on the log, committed in a version, a duplicate of it, or rejected, and why.
 
@@ -196,33 +190,30 @@ def trace(
     import asyncio
 
     query = _query(intent, file, writer, sequence, table)
-    place = required(warehouse)
-    found, search = asyncio.run(_sightings(place, log, query, _milliseconds(since), limit, as_json))
+    found, search = asyncio.run(_sightings(given, query, _milliseconds(since), limit))
     if not found:
         reach = "the whole log" if search.whole else f"the newest {search.records_read} records"
         record = {"state": "nowhere", "records_searched": search.records_read, "whole_log": search.whole}
         hint = "" if search.whole else "; raise --limit or set --since earlier to search further"
-        output.line(as_json, record, f"no trace of {query} in the tables and {reach}{hint}")
+        given.line(record, f"no trace of {query} in the tables and {reach}{hint}")
     raise typer.Exit(ExitCode.DONE if any(map(_arrives, found)) else ExitCode.NO)
 
 
-async def _sightings(
-    warehouse: str, log: str | None, query: TraceQuery, since_ms: int, limit: int, as_json: bool
-) -> tuple[list[Sighting], Search]:
+async def _sightings(given: Given, query: TraceQuery, since_ms: int, limit: int) -> tuple[list[Sighting], Search]:
     from contextlib import aclosing
 
     from rootline.client.trace import Search, Trace
     from rootline.connect import open_archive, open_warehouse
 
     found: list[Sighting] = []
-    archive, store = open_archive(log, warehouse), open_warehouse(warehouse)
+    archive, store = open_archive(given.log, given.place), open_warehouse(given.place)
     try:
         with output.progress("searching the log", total=limit) as advance:
             search = Search(since_ms, limit, advance)
             async with aclosing(Trace(store, archive, query, search).sightings()) as sightings:
                 async for sighting in sightings:
                     found.append(sighting)
-                    output.line(as_json, _sighting_record(sighting), _sighting_text(sighting))
+                    given.line(_sighting_record(sighting), _sighting_text(sighting))
     finally:
         await archive.close()
         await store.close()

@@ -8,25 +8,20 @@ with 1 when something was due and is not committed, and a dry run writes nothing
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 import typer.core
 
-from rootline.cli import output
 from rootline.cli.options import (
     DryRun,
     ExportFormat,
-    Json,
-    Log,
+    Given,
     LogLevel,
     TableArgument,
-    Warehouse,
     any_name,
     format_version,
-    required,
 )
 from rootline.cli.output import ExitCode
 
@@ -34,74 +29,55 @@ if TYPE_CHECKING:
     from rootline.cli.services import Role
     from rootline.workers.kinds import MaintenanceKind
 
-Port = Annotated[
-    int | None,
-    typer.Option(
-        "--http-port",
-        min=0,
-        max=65535,
-        help="Port of /healthz, /readyz and /metrics, or 0 for one that the system picks. "
-        "Default: the setting ROOTLINE_COORDINATOR__HTTP_PORT.",
-    ),
-]
-WorkerPort = Annotated[
-    int | None,
-    typer.Option(
-        "--http-port",
-        min=0,
-        max=65535,
-        help="Port of /healthz, /readyz and /metrics, or 0 for one that the system picks. "
-        "Default: the setting ROOTLINE_WORKER__HTTP_PORT.",
-    ),
-]
+
+def _port(option: str, what: str, setting: str) -> Any:
+    help_text = f"{what}, or 0 for one that the system picks. Default: the setting {setting}."
+    return typer.Option(option, min=0, max=65535, help=help_text)
+
+
+_OF_HTTP: Final = "Port of /healthz, /readyz and /metrics"
+Port = Annotated[int | None, _port("--http-port", _OF_HTTP, "ROOTLINE_COORDINATOR__HTTP_PORT")]
+WorkerPort = Annotated[int | None, _port("--http-port", _OF_HTTP, "ROOTLINE_WORKER__HTTP_PORT")]
 
 
 def up(
+    given: Given,
     root: Annotated[
         Path | None, typer.Option("--root", help="Folder of the lake. Default: --warehouse, else ./lake.")
     ] = None,
     http_port: Port = None,
     log_level: LogLevel = "info",
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Run coordinator, worker and HTTP in one process, until SIGTERM or Ctrl-C."""
     from rootline.cli.services import Role
 
-    where = str(root) if root is not None else warehouse or "lake"
-    _run_services(where, log, Role.COORDINATOR | Role.WORKER, http_port, log_level, as_json)
+    where = str(root) if root is not None else given.warehouse or "lake"
+    _run_services(given, where, Role.COORDINATOR | Role.WORKER, http_port, log_level)
 
 
 def coordinator(
+    given: Given,
     http_port: Port = None,
     log_level: LogLevel = "info",
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Run the coordinator, which groups intents and commits them, until SIGTERM or Ctrl-C."""
     from rootline.cli.services import Role
 
-    _run_services(required(warehouse), log, Role.COORDINATOR, http_port, log_level, as_json)
+    _run_services(given, given.place, Role.COORDINATOR, http_port, log_level)
 
 
 def worker(
+    given: Given,
     http_port: WorkerPort = None,
     log_level: LogLevel = "info",
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Run the worker, which keeps metadata trees small, until SIGTERM or Ctrl-C."""
     from rootline.cli.services import Role
 
-    _run_services(required(warehouse), log, Role.WORKER, http_port, log_level, as_json)
+    _run_services(given, given.place, Role.WORKER, http_port, log_level)
 
 
-def _run_services(
-    warehouse: str, log: str | None, roles: Role, http_port: int | None, level: str, as_json: bool
-) -> None:
+def _run_services(given: Given, warehouse: str, roles: Role, http_port: int | None, level: str) -> None:
     import asyncio
 
     from rootline.cli.service_process import log_to_stderr
@@ -110,29 +86,18 @@ def _run_services(
 
     log_to_stderr(level)
     warn_of_unknown_settings()
-    asyncio.run(run_services(warehouse, log, roles, partial(output.line, as_json), http_port=http_port))
+    asyncio.run(run_services(warehouse, given.log, roles, given.line, http_port=http_port))
 
 
 def serve_catalog(
+    given: Given,
     host: Annotated[
         str | None,
         typer.Option("--host", help="Address to listen on. Default: the setting ROOTLINE_CATALOG__HTTP_HOST."),
     ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            min=0,
-            max=65535,
-            help="Port to listen on, or 0 for one that the system picks. "
-            "Default: the setting ROOTLINE_CATALOG__HTTP_PORT.",
-        ),
-    ] = None,
+    port: Annotated[int | None, _port("--port", "Port to listen on", "ROOTLINE_CATALOG__HTTP_PORT")] = None,
     export_format: ExportFormat = None,
     log_level: LogLevel = "info",
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Serve the warehouse as an Iceberg REST catalog until SIGTERM or Ctrl-C. With --log, engines may also write."""
     import asyncio
@@ -141,11 +106,12 @@ def serve_catalog(
     from rootline.cli.service_process import log_to_stderr
     from rootline.cli.setup_commands import warn_of_unknown_settings
 
-    place = required(warehouse)
+    place = given.place
     log_to_stderr(log_level)
     warn_of_unknown_settings()
-    announce = partial(output.line, as_json)
-    asyncio.run(run_catalog(place, log, announce, host=host, port=port, default_format=format_version(export_format)))
+    asyncio.run(
+        run_catalog(place, given.log, given.line, host=host, port=port, default_format=format_version(export_format))
+    )
 
 
 class KindsInHelp(typer.core.TyperCommand):
@@ -171,12 +137,10 @@ def _kind(name: str) -> MaintenanceKind:
 
 
 def run_maintenance(
+    given: Given,
     what: Annotated[str, typer.Argument(metavar="KIND", help="What to do: see below.", show_default=False)],
     name: TableArgument,
     dry_run: DryRun = False,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Do what can be done now, whatever the thresholds are.
 
@@ -193,10 +157,10 @@ def run_maintenance(
 
     async def carry_out(session: Session) -> JobReport:
         store, environment = session.store, session.environment
-        async with rights_of(required(warehouse), log, store) as rights:
+        async with rights_of(given.place, given.log, store) as rights:
             return await maintain(store, session.log, environment, handle.name, kind, dry_run=dry_run, rights=rights)
 
-    with connect(required(warehouse), log=log) as lake:
+    with connect(given.place, log=given.log) as lake:
         if kind.name in OF_ANY_NAME:
             handle = any_name(lake, name)
         else:
@@ -215,14 +179,14 @@ def run_maintenance(
         "condemned": [condemned._asdict() for condemned in report.condemned],
         "troubles": list(report.troubles),
     }
-    output.line(as_json, record, _outcome_text(name, kind.name, report.outcome, record, report.message))
+    given.line(record, _outcome_text(name, kind.name, report.outcome, record, report.message))
     would = "would be " if dry_run else ""
     for verb, found in (("condemned", report.condemned), ("removed", report.removed)):
         for item in found:
             size = f"{item.objects:,} {item.kind}, {item.size_in_bytes:,} bytes"
-            output.note(as_json, f"{name}: {would}{verb}: {size}")
+            given.note(f"{name}: {would}{verb}: {size}")
     for trouble in report.troubles:
-        output.note(as_json, trouble)
+        given.note(trouble)
     fine = (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED, JobOutcome.REMOVED)
     if report.outcome not in fine:
         raise typer.Exit(ExitCode.NO)

@@ -24,7 +24,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from rootline.cli import output
-from rootline.cli.options import COMPLETE_VARIABLE, Json, Log, Warehouse, Yes, check_folder, required
+from rootline.cli.options import COMPLETE_VARIABLE, Given, Yes, check_folder
 from rootline.cli.output import ExitCode
 from rootline.schemas.errors import MASK, Invalid, RootlineError, masked_login
 
@@ -46,22 +46,22 @@ def codes(incomplete: str) -> list[str]:
     return [code for code in CODES if code.startswith(incomplete)]
 
 
-def print_settings(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+def print_settings(given: Given) -> None:
     """Print every setting in force, with secrets masked."""
-    for name, value in _settings(warehouse, log).items():
-        output.line(as_json, {"setting": name, "value": value}, f"{name} = {'' if value is None else value}")
+    for name, value in _settings(given.warehouse, given.log).items():
+        given.line({"setting": name, "value": value}, f"{name} = {'' if value is None else value}")
 
 
-def check_settings(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+def check_settings(given: Given) -> None:
     """Check that the settings are valid, and that the warehouse and the log can be reached."""
     import asyncio
 
-    for fault in _unknown(_settings(warehouse, log)):
+    for fault in _unknown(_settings(given.warehouse, given.log)):
         raise Invalid("setting-invalid", fault)
-    place = required(warehouse)
-    asyncio.run(_reach(place, log))
-    record = {"warehouse": masked("warehouse", place), "log": masked("log", log), "reachable": True}
-    output.line(as_json, record, f"settings are valid; {record['warehouse']} and its log can be reached")
+    place = given.place
+    asyncio.run(_reach(place, given.log))
+    record = {"warehouse": masked("warehouse", place), "log": masked("log", given.log), "reachable": True}
+    given.line(record, f"settings are valid; {record['warehouse']} and its log can be reached")
     raise typer.Exit(ExitCode.DONE)
 
 
@@ -157,13 +157,11 @@ def _flat(prefix: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def probe_store(
+    given: Given,
     url: Annotated[str, typer.Argument(metavar="URL", help="The store: a path, or a file:// or s3:// URL.")],
     rounds: Annotated[
         int, typer.Option("--rounds", min=1, help="How many races to run, each of 32 writers for one object.")
     ] = 3,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Check that a store can hold tables: writers race for one object, and exactly one may win.
 
@@ -183,57 +181,47 @@ def probe_store(
 
     with output.progress(f"probing {url}"):
         asyncio.run(run())
-    output.line(
-        as_json, {"url": url, "conditional_put": "kept", "rounds": rounds}, f"{url}: this store can hold tables"
-    )
+    given.line({"url": url, "conditional_put": "kept", "rounds": rounds}, f"{url}: this store can hold tables")
 
 
-def check_topics(log: Log = None, as_json: Json = False) -> None:
+def check_topics(given: Given) -> None:
     """Check that the topics exist and keep their records. Ends with 1 when a topic would lose records."""
     from rootline.connect import open_topics
 
-    topics = open_topics(log)
+    topics = open_topics(given.log)
     problems = topics.check()
     for problem in problems:
-        record = {
-            "topic": problem.topic,
-            "setting": problem.setting,
-            "found": problem.found,
-            "wanted": problem.wanted,
-            "reason": problem.reason,
-            "weight": problem.weight,
-        }
-        output.line(as_json, record, f"{problem.weight}: {problem}")
+        given.line(asdict(problem), f"{problem.weight}: {problem}")
     refused = sum(problem.weight == "refused" for problem in problems)
     if refused:
         raise typer.Exit(ExitCode.NO)
     for name, identity in topics.identities().items():
         known = {"topic": name, "log": identity.log, "partitions": identity.partitions}
-        output.line(as_json, known, f"{name}: {identity.partitions} partitions, {identity.log}")
+        given.line(known, f"{name}: {identity.partitions} partitions, {identity.log}")
 
 
-def create_topics(partitions: Partitions = 12, copies: Copies = None, log: Log = None, as_json: Json = False) -> None:
+def create_topics(given: Given, partitions: Partitions = 12, copies: Copies = None) -> None:
     """Create the topics that do not exist yet."""
     from rootline.connect import open_topics
 
-    topics = open_topics(log)
+    topics = open_topics(given.log)
     made = topics.create(partitions=partitions, replication_factor=copies)
     known = topics.identities() if made else {}
     for name in made:
         count = known[name].partitions
-        output.line(as_json, {"topic": name, "made": True, "partitions": count}, f"{name}: created, {count} partitions")
+        given.line({"topic": name, "made": True, "partitions": count}, f"{name}: created, {count} partitions")
     if not made:
-        output.note(as_json, "all topics exist; `rootline topics check` checks their settings")
+        given.note("all topics exist; `rootline topics check` checks their settings")
 
 
-def accept_topics(yes: Yes = False, log: Log = None, as_json: Json = False) -> None:
+def accept_topics(given: Given, yes: Yes = False) -> None:
     """Accept the loss after `log-replaced` or `offset-out-of-range`, and continue with the records that are there.
 
     Without --yes nothing is changed. Ends with 1 while there is something to accept.
     """
     from rootline.connect import open_topics
 
-    accepted = open_topics(log).accept(apply=yes)
+    accepted = open_topics(given.log).accept(apply=yes)
     for acceptance in accepted:
         record = {
             "partition": acceptance.partition,
@@ -245,15 +233,16 @@ def accept_topics(yes: Yes = False, log: Log = None, as_json: Json = False) -> N
             "parked": acceptance.parked,
             "accepted": yes,
         }
-        output.line(as_json, record, str(acceptance))
+        given.line(record, str(acceptance))
     if accepted and not yes:
-        output.note(as_json, "nothing was changed; to accept this, stop the coordinators and repeat with --yes")
+        given.note("nothing was changed; to accept this, stop the coordinators and repeat with --yes")
         raise typer.Exit(ExitCode.NO)
     if not accepted:
-        output.note(as_json, "there is nothing to accept")
+        given.note("there is nothing to accept")
 
 
 def explain(
+    given: Given,
     code: Annotated[
         str | None,
         typer.Argument(
@@ -262,16 +251,13 @@ def explain(
             autocompletion=codes,
         ),
     ] = None,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Explain an error code: what it means, what to do, what not to do."""
     from rootline.schemas.error_codes import CODES, explained
 
     if code is None:
         records = [asdict(item) for item in CODES.values()]
-        output.rows(as_json, records, ["code", "category", "meaning"], empty="no codes")
+        given.rows(records, ["code", "category", "meaning"], empty="no codes")
         return
     found = CODES.get(code.strip("[]"))
     if found is None:
@@ -280,7 +266,7 @@ def explain(
         typer.echo(f"error: there is no code {code!r}{hint}", err=True)
         raise typer.Exit(ExitCode.NO)
     explanation = explained(found)
-    output.line(as_json, {**asdict(found), "do_not": explanation.do_not}, "\n".join(explanation.lines()))
+    given.line({**asdict(found), "do_not": explanation.do_not}, "\n".join(explanation.lines()))
 
 
 def completion(
@@ -301,13 +287,11 @@ def completion(
 
 
 def demo(
+    given: Given,
     root: Annotated[
         Path | None, typer.Option("--root", help="Folder of the lake. Default: --warehouse, else ./demo-lake.")
     ] = None,
     months: Annotated[int, typer.Option("--months", min=1, max=12, help="How many months of flights to load.")] = 2,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Try Rootline on flights of New York: append, delete, overwrite, flush, scan.
 
@@ -315,13 +299,9 @@ def demo(
     """
     from rootline.demo.quick_demo import run_demo
 
-    folder = str(root) if root is not None else warehouse or "demo-lake"
+    folder = str(root) if root is not None else given.warehouse or "demo-lake"
     with output.progress("flights of New York", total=8) as advance:
-        report = run_demo(folder, log, months, lambda: advance(1))
-    if as_json:
-        output.line(True, asdict(report) | {"agrees": report.agrees}, "")
-    else:
-        for text in report.lines():
-            output.note(False, text)
+        report = run_demo(folder, given.log, months, lambda: advance(1))
+    given.line(asdict(report) | {"agrees": report.agrees}, "\n".join(report.lines()))
     if not report.agrees:
         raise typer.Exit(ExitCode.NO)

@@ -16,18 +16,12 @@ from typing import Annotated, Any
 
 import typer
 
-from rootline.cli import output
 from rootline.cli.options import (
-    Json,
-    Log,
+    Given,
     TableArgument,
     Timeout,
-    Warehouse,
     Yes,
     key_values,
-    lake_to_change,
-    lake_to_read,
-    required,
 )
 from rootline.cli.output import ExitCode
 from rootline.schemas.errors import Invalid
@@ -36,6 +30,7 @@ Texts = list[str] | None
 
 
 def create(
+    given: Given,
     name: TableArgument,
     schema: Annotated[
         Path,
@@ -74,9 +69,6 @@ def create(
         typer.Option("--property", help="A table property, as key=value. Repeat for more. Default: none."),
     ] = None,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Create a table and wait until it exists."""
     from rootline.cli.definition_text import read_schema
@@ -84,7 +76,7 @@ def create(
 
     pairs = key_values(properties)
     columns = read_schema(schema)
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         handle = lake.create_table(
             name,
             schema=columns,
@@ -96,14 +88,14 @@ def create(
             timeout_s=timeout_s,
         )
         record = {"table": name, "table_uuid": str(handle.definition().table_uuid), "created": True}
-    output.line(as_json, record, f"created {name}")
+    given.line(record, f"created {name}")
 
 
 def _paths(text: str) -> list[str]:
     return [path.strip() for path in text.split(",") if path.strip()]
 
 
-def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+def describe(given: Given, name: TableArgument) -> None:
     """Show a table's columns, partitioning, sort order, properties and totals, and the size of its roots."""
     from rootline.cli.definition_text import column_lines, layout_lines, members_text
     from rootline.client.session import Session
@@ -113,7 +105,7 @@ def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, 
     async def newest(session: Session) -> Root:
         return await read_head(session.store, handle.name)
 
-    with lake_to_read(warehouse, log) as lake:
+    with given.lake_to_read() as lake:
         handle = lake.table(name)
         definition, root = handle.definition(), lake.holder.run(newest)
     header = root.header
@@ -140,15 +132,13 @@ def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, 
     lines.append(
         f"roots: {roots['bytes']:,} bytes the newest; {roots['retained']:,} kept, {roots['retained_bytes']:,} bytes"
     )
-    output.line(as_json, record, "\n".join(lines))
+    given.line(record, "\n".join(lines))
 
 
 def accept(
+    given: Given,
     name: TableArgument,
     yes: Yes = False,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Accept the loss after `head-lost` or `log-behind-root`. Start the coordinator again afterwards.
 
@@ -163,7 +153,7 @@ def accept(
     from rootline.schemas.identifiers import TableName
     from rootline.storage.metadata.root_reader import newest_root
 
-    if is_kafka(log):
+    if is_kafka(given.log):
         raise Invalid(
             "setting-invalid",
             f"{name}: `table accept` is for an embedded log. On Kafka only the running coordinators know the "
@@ -172,16 +162,16 @@ def accept(
         )
 
     async def compare() -> tuple[int | None, int | None, str | None]:
-        store, stored_log = open_warehouse(required(warehouse)), open_stored_log(log, required(warehouse))
+        store, stored_log = open_warehouse(given.place), open_stored_log(given.log, given.place)
         try:
             confirmed = await stored_log.confirmed_version(name)
             head = await newest_root(store, TableName(name))
             found = None if head is None else int(head.header.version)
             if yes and is_lost(found, confirmed):
                 await stored_log.accept_head(name, found)
-            behind = None if head is None else log_behind_root(log, required(warehouse), head.header)
+            behind = None if head is None else log_behind_root(given.log, given.place, head.header)
             if yes and behind is not None:
-                await accept_log(log, required(warehouse), stored_log)
+                await accept_log(given.log, given.place, stored_log)
             return found, confirmed, behind
         finally:
             await stored_log.close()
@@ -192,22 +182,21 @@ def accept(
 
     found, confirmed, behind = asyncio.run(compare())
     if behind is None and not is_lost(found, confirmed):
-        output.note(as_json, f"there is nothing to accept: no version of {name} is known to be lost")
+        given.note(f"there is nothing to accept: no version of {name} is known to be lost")
         return
     record = {"table": name, "head": found, "confirmed": confirmed, "log_behind_root": behind, "accepted": yes}
     if behind is not None:
-        output.line(as_json, record, behind)
+        given.line(record, behind)
     else:
         shown = "the store has no root" if found is None else f"the store's newest root is version {found}"
-        output.line(
-            as_json, record, f"{name}: {shown}, version {confirmed} was confirmed: the versions between are lost"
-        )
+        given.line(record, f"{name}: {shown}, version {confirmed} was confirmed: the versions between are lost")
     if not yes:
-        output.note(as_json, "nothing was changed; to continue without it, stop the coordinator and repeat with --yes")
+        given.note("nothing was changed; to continue without it, stop the coordinator and repeat with --yes")
         raise typer.Exit(ExitCode.NO)
 
 
 def alter(
+    given: Given,
     name: TableArgument,
     add: Annotated[
         Texts,
@@ -289,9 +278,6 @@ def alter(
         Texts, typer.Option("--remove-property", help="A table property to remove. Repeat for more. Default: none.")
     ] = None,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Change columns, partitioning, sort order and properties in one commit. Files stay unchanged, and
     writers may continue.
@@ -300,7 +286,7 @@ def alter(
     """
     from rootline.client.layout_terms import split_terms
 
-    with lake_to_change(warehouse, log) as lake, lake.table(name).alter(timeout_s=timeout_s) as change:
+    with given.lake_to_change() as lake, lake.table(name).alter(timeout_s=timeout_s) as change:
         for path, kind in _pairs("--add", add):
             change.add_column(path, kind)
         for path, new in _pairs("--rename", rename):
@@ -332,10 +318,10 @@ def alter(
         if remove:
             change.remove_properties(*remove)
     if change.commit is None:
-        output.line(as_json, {"table": name, "changed": False}, f"{name}: nothing to change")
+        given.line({"table": name, "changed": False}, f"{name}: nothing to change")
         return
     version = change.commit.version
-    output.line(as_json, {"table": name, "changed": True, "version": version}, f"{name}: changed, version {version}")
+    given.line({"table": name, "changed": True, "version": version}, f"{name}: changed, version {version}")
 
 
 def _pairs(option: str, items: Texts) -> Iterator[tuple[str, str]]:
@@ -347,28 +333,25 @@ def _pairs(option: str, items: Texts) -> Iterator[tuple[str, str]]:
 
 
 def drop(
+    given: Given,
     name: TableArgument,
     purge: Annotated[
         bool, typer.Option("--purge", help="Expire its files too. The table cannot be restored then. Needs --yes.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it, even if it cannot be undone.")] = False,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Drop a table, so that its name is free. `rootline table restore` restores it, unless it was purged."""
     if purge and not yes:
         raise Invalid("setting-invalid", f"a purged table cannot be restored: repeat with --yes to purge {name}")
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         commit = lake.drop_table(name, purge=purge, timeout_s=timeout_s)
     done = "purged" if purge else "dropped"
-    output.line(
-        as_json, {"table": name, done: True, "version": commit.version}, f"{done} {name}, version {commit.version}"
-    )
+    given.line({"table": name, done: True, "version": commit.version}, f"{done} {name}, version {commit.version}")
 
 
 def replace(
+    given: Given,
     name: TableArgument,
     schema: Annotated[
         Path | None,
@@ -391,9 +374,6 @@ def replace(
         ),
     ] = None,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Empty a table, and give it other columns and rows, in one commit.
 
@@ -405,7 +385,7 @@ def replace(
     columns = None if schema is None else read_schema(schema)
     data = None if rows is None else _rows_of(rows)
     terms = None if partition_by is None else [term for term in partition_by if term.strip()]
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         commit = lake.table(name).replace(
             data,
             schema=columns,
@@ -413,8 +393,7 @@ def replace(
             sort_by=None if sort_by is None else split_terms(sort_by),
             timeout_s=timeout_s,
         )
-    output.line(
-        as_json,
+    given.line(
         {"table": name, "replaced": True, "version": commit.version},
         f"replaced {name}, version {commit.version}",
     )

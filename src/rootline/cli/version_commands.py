@@ -18,18 +18,13 @@ from rootline.cli import output
 from rootline.cli.options import (
     AtVersion,
     DryRun,
-    Json,
-    Log,
+    Given,
     TableArgument,
     Timeout,
-    Warehouse,
     any_name,
-    lake_to_change,
-    lake_to_read,
     newest_header,
-    required,
 )
-from rootline.cli.output import ExitCode
+from rootline.cli.output import ExitCode, Output
 from rootline.schemas.errors import Invalid, RootlineError
 
 if TYPE_CHECKING:
@@ -56,35 +51,35 @@ DataFilesOption = Annotated[
 
 
 def changes(
+    given: Given,
     table: TableArgument,
     from_version: Annotated[int, typer.Option("--from", help="The older version: what changed after it is shown.")],
     to_version: Annotated[
         int | None, typer.Option("--to", help="The newer version, itself included. Default: the newest.")
     ] = None,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Show what changed between two versions: files added and removed, and rows deleted from files that stayed.
 
     Maintenance is not shown, because it changes no row.
     """
-    with lake_to_read(warehouse, log) as lake:
+    with given.lake_to_read() as lake:
         found = lake.table(table).changes(from_version=from_version, to_version=to_version)
     print_changes(
-        as_json, found, empty=f"{table}: nothing changed between versions {found.from_version} and {found.to_version}"
+        given,
+        found,
+        empty=f"{table}: nothing changed between versions {found.from_version} and {found.to_version}",
     )
 
 
-def print_changes(as_json: bool, changes: TableChanges, *, empty: str) -> None:
+def print_changes(out: Output, changes: TableChanges, *, empty: str) -> None:
     """Print changes, one per line. Print `empty` when there are none."""
     records = list(changes.records())
-    if not as_json:
+    if not out.as_json:
         for record in records:
             if "positions" in record:
                 record["positions"] = _ranges_text(record["positions"])
     columns = ["change", "content", "rows", "deleted_rows", "positions", "location"]
-    output.rows(as_json, records, columns, empty=empty)
+    out.rows(records, columns, empty=empty)
 
 
 def _ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
@@ -94,6 +89,7 @@ def _ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
 
 
 def history(
+    given: Given,
     table: TableArgument,
     limit: Annotated[
         int, typer.Option("--limit", min=1, help="How many versions to list at most, the newest first.")
@@ -101,15 +97,12 @@ def history(
     everything: Annotated[
         bool, typer.Option("--all", help="Also versions that only record rejections and duplicates.")
     ] = False,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """List the newest versions of a table."""
     from rootline.catalog.adopted_definition import ADOPTED_FROM
     from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 
-    with lake_to_read(warehouse, log) as lake:
+    with given.lake_to_read() as lake:
         found = lake.table(table).history(limit=limit, everything=everything)
         before = None
         if ADOPTED_SNAPSHOT in found[-1].snapshot.summary:
@@ -133,34 +126,33 @@ def history(
     shown = ["version", "timestamp", "operation", "rows", "deleted_rows", "data_files", "snapshot_id"]
     if before is not None:
         records[-1]["adopted_from"] = before
-    output.rows(as_json, records, shown, empty=f"{table}: no versions")
+    given.rows(records, shown, empty=f"{table}: no versions")
     if before is not None:
-        output.note(as_json, f"its history before version {found[-1].version} is in {before}")
+        given.note(f"its history before version {found[-1].version} is in {before}")
 
 
 def tree(
+    given: Given,
     table: TableArgument,
     version: AtVersion = None,
     svg: Annotated[
         Path | None, typer.Option("--svg", help="Write an SVG picture to this file instead of printing text.")
     ] = None,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Show the metadata tree: the root's rows, the leaves below them, the vectors beside them."""
     from rootline.tree.view import outline_json
 
-    with lake_to_read(warehouse, log) as lake:
+    with given.lake_to_read() as lake:
         picture = lake.table(table).tree(version=version)
     if svg is not None:
         svg.write_text(picture.svg(), encoding="utf-8")
-        output.line(as_json, {"table": table, "svg": str(svg)}, f"wrote {svg}")
+        given.line({"table": table, "svg": str(svg)}, f"wrote {svg}")
         return
-    output.line(as_json, outline_json(picture.outline()) if as_json else {}, picture.text())
+    given.line(outline_json(picture.outline()) if given.as_json else {}, picture.text())
 
 
 def tag(
+    given: Given,
     table: TableArgument,
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The tag. Without it, all tags are listed.")
@@ -169,20 +161,17 @@ def tag(
     move: Annotated[bool, typer.Option("--move", help="Move the tag when it names another version already.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the tag.")] = False,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """List a table's tags, or let a tag name a version, move it, or delete it."""
     if (name is None and (version is not None or move or delete)) or (delete and (version is not None or move)):
         raise Invalid("setting-invalid", "name the tag, and give either --delete, or --version and --move to set it")
     if name is None:
-        with lake_to_read(warehouse, log) as lake:
+        with given.lake_to_read() as lake:
             tags = lake.table(table).tags()
         records = [{"tag": key, "version": tags[key]} for key in sorted(tags)]
-        output.rows(as_json, records, ["tag", "version"], empty=f"{table}: no tags")
+        given.rows(records, ["tag", "version"], empty=f"{table}: no tags")
         return
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         handle = lake.table(table)
         if delete:
             commit = handle.untag(name, timeout_s=timeout_s)
@@ -190,37 +179,33 @@ def tag(
             commit = handle.tag(name, version=version, move=move, timeout_s=timeout_s)
         at = handle.tags().get(name)
     record = {"table": table, "tag": name, "version": at, "committed": commit.version}
-    output.line(as_json, record, f"deleted {name}" if delete else f"{name} is version {at}")
+    given.line(record, f"deleted {name}" if delete else f"{name} is version {at}")
 
 
 def restore(
+    given: Given,
     table: TableArgument,
     to_version: Annotated[int, typer.Option("--to-version", help="The version to go back to.")],
     dry_run: DryRun = False,
     timeout_s: Timeout = 30.0,
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Go back to the content of an earlier version, as a new version. The versions in between stay."""
     if dry_run:
-        with lake_to_read(warehouse, log) as lake:
+        with given.lake_to_read() as lake:
             found = lake.table(table).preview_restore(version=to_version)
         nothing = f"{table}: restoring version {to_version} would change nothing"
-        print_changes(as_json, found, empty=nothing)
+        print_changes(given, found, empty=nothing)
         return
-    with lake_to_change(warehouse, log) as lake:
+    with given.lake_to_change() as lake:
         commit = lake.table(table).restore(version=to_version, timeout_s=timeout_s)
     record = {"table": table, "restored": to_version, "version": commit.version}
-    output.line(as_json, record, f"version {commit.version} of {table} is what version {to_version} was")
+    given.line(record, f"version {commit.version} of {table} is what version {to_version} was")
 
 
 def check(
+    given: Given,
     table: TableArgument,
     data_files: DataFilesOption = "listed",
-    warehouse: Warehouse = None,
-    log: Log = None,
-    as_json: Json = False,
 ) -> None:
     """Read every version of a table and verify all that stored bytes can show.
 
@@ -231,9 +216,9 @@ def check(
     from rootline.tree.state.addressable import dropped_words
 
     summary = CheckSummary()
-    confirmed = _confirmed(table, warehouse, log)
+    confirmed = _confirmed(table, given)
     with (
-        lake_to_read(warehouse, log) as lake,
+        given.lake_to_read() as lake,
         output.long_work(f"checking {table}") as advance,
     ):
         handle = any_name(lake, table)
@@ -244,9 +229,9 @@ def check(
             record = {"object": finding.object, "code": finding.code, "reason": finding.reason}
             if finding.way_out:
                 record["way_out"] = finding.way_out
-            output.line(as_json, record, f"{finding.object}: {finding.reason} [{finding.code}]")
+            given.line(record, f"{finding.object}: {finding.reason} [{finding.code}]")
             if finding.way_out:
-                output.note(as_json, f"  if there is no copy of it, publish this intent: {finding.way_out}")
+                given.note(f"  if there is no copy of it, publish this intent: {finding.way_out}")
         head = newest_header(lake, handle)
     if confirmed is not None and head.version < confirmed:
         summary.findings += 1
@@ -254,20 +239,20 @@ def check(
             f"the newest root is version {head.version}, but the log has published version {confirmed} as committed: "
             f"the roots between are lost. Restore them, or accept the loss (`rootline table accept {table}`)"
         )
-        output.line(as_json, {"object": table, "code": "head-lost", "reason": reason}, f"{table}: {reason} [head-lost]")
-    behind = _reason_behind(head, warehouse, log)
+        given.line({"object": table, "code": "head-lost", "reason": reason}, f"{table}: {reason} [head-lost]")
+    behind = _reason_behind(head, given)
     if behind is not None:
         summary.findings += 1
         record = {"object": table, "code": "log-behind-root", "reason": behind}
-        output.line(as_json, record, f"{behind} [log-behind-root]")
-    _print_result(table, data_files, summary, confirmed is None, as_json)
+        given.line(record, f"{behind} [log-behind-root]")
+    _print_result(given, table, data_files, summary, confirmed is None)
     if head.is_tombstone:
-        output.note(as_json, dropped_words(table, head.name.drops[-1]))
+        given.note(dropped_words(table, head.name.drops[-1]))
     if summary.findings:
         raise typer.Exit(ExitCode.NO)
 
 
-def _confirmed(table: str, warehouse: str | None, log: str | None) -> int | None:
+def _confirmed(table: str, given: Given) -> int | None:
     """The newest version that the log knows to be committed.
 
     It is read before the head, which may move meanwhile.
@@ -275,17 +260,17 @@ def _confirmed(table: str, warehouse: str | None, log: str | None) -> int | None
     from rootline.connect import confirmed_version
 
     try:
-        return confirmed_version(log, required(warehouse), table)
+        return confirmed_version(given.log, given.place, table)
     except RootlineError:  # the table can be checked all the same, and the last line states what was not checked
         return None
 
 
-def _reason_behind(head: RootHeader, warehouse: str | None, log: str | None) -> str | None:
+def _reason_behind(head: RootHeader, given: Given) -> str | None:
     """The reason if the embedded log is not the one whose records the head has decided, else `None`."""
     from rootline.connect import log_behind_root
 
     try:
-        return log_behind_root(log, required(warehouse), head)
+        return log_behind_root(given.log, given.place, head)
     except RootlineError:
         return None
 
@@ -298,7 +283,7 @@ def _progress(summary: CheckSummary) -> tuple[int, int, str]:
     return summary.roots + summary.data_files_measured, summary.roots_total + summary.data_files, text
 
 
-def _print_result(table: str, closely: str, summary: CheckSummary, knows_no_head: bool, as_json: bool) -> None:
+def _print_result(given: Given, table: str, closely: str, summary: CheckSummary, knows_no_head: bool) -> None:
     unchecked = [_NOT_CHECKED[closely]] if closely in _NOT_CHECKED else []
     if summary.data_files_unread:
         unchecked.append(f"{summary.data_files_unread} data files that are encrypted, or of a format without a footer")
@@ -325,7 +310,7 @@ def _print_result(table: str, closely: str, summary: CheckSummary, knows_no_head
     seen = f"{counts}{summary.data_files} data files"
     seen += f", {summary.exports} exports" if summary.exports else ""
     found = "no findings" if not summary.findings else f"{summary.findings} findings"
-    output.line(as_json, record, f"{table}: {found} in {seen}; not checked: {'; '.join(unchecked)}")
+    given.line(record, f"{table}: {found} in {seen}; not checked: {'; '.join(unchecked)}")
     if summary.data_files_given_up:
         lost = f"{summary.data_files_given_up} data files are lost and were removed from the table"
-        output.note(as_json, f"{table}: {lost}: versions from before then cannot be read in full")
+        given.note(f"{table}: {lost}: versions from before then cannot be read in full")
