@@ -9,9 +9,9 @@ import pytest
 from rootline.adapters.kafka.frontier_codec import (
     ANSWER_RECORD_BYTES_MAX,
     AnswerRecord,
-    answer_key,
     answers_to_bytes,
     next_record,
+    record_key,
 )
 from rootline.adapters.kafka.frontiers import FrontierReading
 from rootline.adapters.settings import KafkaSettings
@@ -38,7 +38,7 @@ def record(name: str, epoch: int, *offsets: int, message: str = "there is no tab
 
 def test_a_record_is_read_as_it_was_written_and_by_no_other_group_or_log() -> None:
     written = record("one", 7, 1, 2, 3, 9)
-    key, value = answer_key(SETTINGS, written), answers_to_bytes(written)
+    key, value = record_key(SETTINGS, written), answers_to_bytes(written)
     assert read_back(SETTINGS.group_id, LOG, key, value) == (written,)
     assert read_back(SETTINGS.group_id, LogId("cluster/other"), key, value) == ()
     assert read_back("other", LOG, key, value) == ()

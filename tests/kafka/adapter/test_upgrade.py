@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import InconsistentGroupProtocolError
 
-from rootline.adapters.kafka.administration import accept_topic
+from rootline.adapters.kafka.administration import KafkaTopics
 from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.frontiers import frontier_publisher, read_frontiers
 from rootline.adapters.kafka.group_offsets import Stage, bookmark_of, commit_offsets
@@ -90,7 +90,7 @@ async def test_a_group_that_nobody_upgraded_is_refused_and_nothing_is_written(se
                 await member.until(lambda member=member: bool(member.starts))  # type: ignore[misc]
         assert caught.value.code == "setting-invalid"
         with pytest.raises(Invalid, match="nothing shows that it was upgraded"):
-            await asyncio.to_thread(accept_topic, of, apply=True)
+            await asyncio.to_thread(KafkaTopics(of).accept, apply=True)
     assert await said_by_bookmark(settings) == log
     assert await asyncio.to_thread(committed, settings, 1) == 0
     assert not (await read_frontiers(settings, log)).is_upgraded

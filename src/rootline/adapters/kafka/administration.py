@@ -30,7 +30,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from rootline.adapters.kafka.clients import log_unavailable, make_admin, make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.frontier_codec import counting, lift_outgoing
-from rootline.adapters.kafka.frontiers import frontier_publisher, read_frontiers, write_frontiers
+from rootline.adapters.kafka.frontiers import frontier_record, publish_alone, read_frontiers
 from rootline.adapters.kafka.group_offsets import (
     PartitionFacts,
     check_ranges,
@@ -55,7 +55,7 @@ from rootline.adapters.kafka.topics import (
 from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Lift, ParkedTable
 from rootline.ports.intent_log import LogKeeps
-from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
+from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import LogId
 
 _SETTING = "offsets.retention.minutes"
@@ -118,26 +118,9 @@ def offsets_retention(settings: KafkaSettings) -> list[TopicProblem]:
     ]
 
 
-def group_members(settings: KafkaSettings) -> tuple[str, ...]:
-    """The members of the group: the host of each, and its instance id or member id. Blocks.
-
-    Raises:
-        Unavailable: `log-unavailable`.
-    """
-    admin = make_admin(settings)
-    asked = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.request_timeout_s)
-    try:
-        members = asked[settings.group_id].result().members
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return ()  # brokers from 4.0 on do not know a group without members
-        raise log_unavailable(settings, error) from None
-    return tuple(sorted(f"{member.host} ({member.group_instance_id or member.member_id})" for member in members))
-
-
 def check_group_empty(settings: KafkaSettings) -> None:
     """Raise `Invalid` (`group-active`) with the names of running coordinators, if there are any. Blocks."""
-    members = group_members(settings)
+    members = sorted(set(_owners(settings).values()))
     if members:
         raise group_active(settings, f"{len(members)} coordinators are running: {', '.join(members)}")
 
@@ -193,7 +176,7 @@ def _owners(settings: KafkaSettings) -> dict[int, str]:
         raise log_unavailable(settings, error) from None
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return {}
+            return {}  # brokers from 4.0 on do not know a group without members
         raise log_unavailable(settings, error) from None
     owners: dict[int, str] = {}
     for number, member in enumerate(members, 1):
@@ -284,20 +267,6 @@ class Acceptance:
         return f"partition {self.partition}: {what}; reading continues at offset {self.next_offset}{left}"
 
 
-def accept_topic(settings: KafkaSettings, *, apply: bool) -> list[Acceptance]:
-    """Find the partitions that coordinators refuse to read.
-
-    With `apply`, correct their offsets, so that they can continue.
-
-    Blocks, and must not run on an event loop.
-
-    Raises:
-        Invalid: `group-active`, a coordinator runs, or `setting-invalid`, the group was not upgraded.
-        Fenced: `log-behind-root`, which cannot be accepted. Unavailable: `log-unavailable`.
-    """
-    return asyncio.run(_accept(settings, apply))
-
-
 async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
     found = await asyncio.to_thread(topic_identity, settings, settings.intents_topic)
     consumer = make_consumer(settings, group_id=settings.group_id, reset="none")
@@ -374,33 +343,11 @@ async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, 
     if not await write_bookmark(settings, consumer, log, generation=generation):
         raise ClientError(f"the group's offset of {settings.dead_letters_topic} cannot be written")
     await commit_offsets(consumer, offsets, log, generation=generation)
-    publisher = frontier_publisher(settings)
-    try:
-        await write_frontiers(settings, publisher, log, {held.partition: held.next_offset for held in accepted})
-        if not (await read_frontiers(settings, log)).is_upgraded:
-            await publisher.publish([upgrade_outgoing(settings, log)])
-    except OutcomeUnknown as error:  # the offsets are committed, and the next coordinator writes the records
-        raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
-    finally:
-        await publisher.close()
-
-
-def parked_tables(settings: KafkaSettings) -> list[ParkedTable]:
-    """The parked and quarantined tables, by table and partition. Must not run on an event loop.
-
-    Raises:
-        Unavailable: `log-unavailable`.
-    """
-    return asyncio.run(_parked(settings))
-
-
-def lift_table(settings: KafkaSettings, table: str, *, without_missing: bool) -> list[ParkedTable]:
-    """Ask coordinators to retry a parked `table`. Return its parked partitions, or an empty list if it is not parked.
-
-    Raises:
-        Unavailable: `log-unavailable`.
-    """
-    return asyncio.run(_lift(settings, table, without_missing))
+    # the offsets are committed: if this fails, the next coordinator writes the records
+    records = [frontier_record(settings, log, held.partition, held.next_offset) for held in accepted]
+    if not (await read_frontiers(settings, log)).is_upgraded:
+        records.append(upgrade_outgoing(settings, log))
+    await publish_alone(settings, records)
 
 
 async def _parked(settings: KafkaSettings) -> list[ParkedTable]:
@@ -417,23 +364,20 @@ async def _parked(settings: KafkaSettings) -> list[ParkedTable]:
 async def _lift(settings: KafkaSettings, table: str, without_missing: bool) -> list[ParkedTable]:
     found = [parked for parked in await _parked(settings) if parked.table == table]
     if found:
-        publisher = frontier_publisher(settings)
         lifts = [
             Lift(parked.table, parked.log, parked.partition, without_missing, parked.first_offset, uuid.uuid4().hex)
             for parked in found
         ]
-        try:
-            await publisher.publish([lift_outgoing(settings, lift) for lift in lifts])
-        except OutcomeUnknown as error:
-            raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
-        finally:
-            await publisher.close()
+        await publish_alone(settings, [lift_outgoing(settings, lift) for lift in lifts])
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopics:
-    """The five topics of one log, for an operator. All calls block."""
+    """The five topics of one log, for an operator. All calls block, and must not run on an event loop.
+
+    They raise `Unavailable` (`log-unavailable`).
+    """
 
     settings: KafkaSettings
 
@@ -443,23 +387,29 @@ class KafkaTopics:
 
     def check(self) -> list[TopicProblem]:
         """The settings of topics and brokers that would lose records or offsets."""
-        problems = check_topics(self.settings)
-        return [*problems, *offsets_retention(self.settings)]
+        return [*check_topics(self.settings), *offsets_retention(self.settings)]
 
     def accept(self, *, apply: bool) -> list[Acceptance]:
-        """The partitions whose loss of records an operator has to accept. With `apply`, accept it."""
-        return accept_topic(self.settings, apply=apply)
+        """Find the partitions that coordinators refuse to read.
+
+        With `apply`, correct their offsets, so that they can continue.
+
+        Raises:
+            Invalid: `group-active`, a coordinator runs, or `setting-invalid`, the group was not upgraded.
+            Fenced: `log-behind-root`, which cannot be accepted.
+        """
+        return asyncio.run(_accept(self.settings, apply))
 
     def parked(self) -> list[ParkedTable]:
-        """The parked and quarantined tables."""
-        return parked_tables(self.settings)
+        """The parked and quarantined tables, by table and partition."""
+        return asyncio.run(_parked(self.settings))
 
     def lift(self, table: str, *, without_missing: bool = False) -> list[ParkedTable]:
-        """Ask coordinators to retry a parked table, and return its notices.
+        """Ask coordinators to retry a parked table. Return its parked partitions, empty if it is not parked.
 
         `without_missing`: continue even if parked records are lost.
         """
-        return lift_table(self.settings, table, without_missing=without_missing)
+        return asyncio.run(_lift(self.settings, table, without_missing))
 
     def state(self) -> GroupState:
         """The state of the coordinators' group."""

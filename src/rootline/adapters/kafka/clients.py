@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -197,6 +197,24 @@ async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None 
             await _abandon(consumer)
     if not stopping.cancelled():
         stopping.result()
+
+
+@contextlib.asynccontextmanager
+async def reading_consumer(settings: KafkaSettings, *, reset: str = "none") -> AsyncIterator[AIOKafkaConsumer]:
+    """A started consumer without a group, for any partitions. It is stopped at the end, also after a cancellation.
+
+    `reset`: as for `make_consumer`.
+
+    Raises:
+        KafkaError: it cannot connect. TimeoutError: it could not within the request timeout.
+    """
+    patience_s = settings.request_timeout_s
+    consumer = make_consumer(settings, group_id=None, reset=reset, reads_all=True)
+    await start_consumer(consumer, patience_s=patience_s)
+    try:
+        yield consumer
+    finally:
+        await asyncio.shield(stop_consumer(consumer, patience_s=patience_s))
 
 
 def raise_errors_of_group(consumer: AIOKafkaConsumer) -> None:

@@ -80,9 +80,10 @@ class AnswerRecord:
         return replace(self, answers=kept)
 
 
-def answer_key(settings: KafkaSettings, record: AnswerRecord) -> bytes:
+def record_key(settings: KafkaSettings, record: AnswerRecord | ParkingRecord) -> bytes:
     """The key of the record on the topic."""
-    return json.dumps([settings.group_id, record.log, record.partition, ANSWERS, record.name]).encode()
+    kind = ANSWERS if isinstance(record, AnswerRecord) else PARKED
+    return json.dumps([settings.group_id, record.log, record.partition, kind, record.name]).encode()
 
 
 def answers_to_bytes(record: AnswerRecord) -> bytes:
@@ -106,12 +107,12 @@ def answers_to_bytes(record: AnswerRecord) -> bytes:
 
 def outgoing(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
     """The Kafka record to publish."""
-    return Outgoing(settings.frontiers_topic, answer_key(settings, record), answers_to_bytes(record))
+    return Outgoing(settings.frontiers_topic, record_key(settings, record), answers_to_bytes(record))
 
 
-def tombstone(settings: KafkaSettings, record: AnswerRecord) -> Outgoing:
+def tombstone(settings: KafkaSettings, record: AnswerRecord | ParkingRecord) -> Outgoing:
     """The Kafka tombstone of a control record that is no longer needed. Compaction then removes the record."""
-    return Outgoing(settings.frontiers_topic, answer_key(settings, record), None)
+    return Outgoing(settings.frontiers_topic, record_key(settings, record), None)
 
 
 def answer_record_of(key: ControlKey, value: bytes) -> AnswerRecord:
@@ -250,12 +251,7 @@ def parking_outgoing(settings: KafkaSettings, record: ParkingRecord) -> Outgoing
     ]
     body = {"epoch": record.epoch, "began": record.began, "tables": tables}
     value = json.dumps(body, separators=(",", ":")).encode()
-    return Outgoing(settings.frontiers_topic, _key(settings, record), value)
-
-
-def parking_tombstone(settings: KafkaSettings, record: ParkingRecord) -> Outgoing:
-    """The tombstone of a record that no longer counts, so that compaction removes it."""
-    return Outgoing(settings.frontiers_topic, _key(settings, record), None)
+    return Outgoing(settings.frontiers_topic, record_key(settings, record), value)
 
 
 def parking_record_of(key: ControlKey, value: bytes) -> ParkingRecord:
@@ -316,10 +312,6 @@ def lift_of(key: ControlKey, value: bytes) -> Lift:
         None if first is None else count(first),
         rest[0] if rest else "",
     )
-
-
-def _key(settings: KafkaSettings, record: ParkingRecord) -> bytes:
-    return json.dumps([settings.group_id, record.log, record.partition, PARKED, record.name]).encode()
 
 
 def _table(log: LogId, partition: int, said: object) -> ParkedTable:

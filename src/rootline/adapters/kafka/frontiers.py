@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from rootline.adapters.kafka.clients import FETCH_WAIT_MS, log_unavailable, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.clients import FETCH_WAIT_MS, log_unavailable, reading_consumer
 from rootline.adapters.kafka.control_records import (
     ANSWERS,
     FRONTIER,
@@ -57,7 +57,6 @@ from rootline.adapters.kafka.frontier_codec import (
     outgoing,
     parking_outgoing,
     parking_record_of,
-    parking_tombstone,
     pause_of,
     tombstone,
 )
@@ -107,13 +106,11 @@ async def check_marks(
             raise _went_back(log, at, mark, f"ends at {ends[at]}")
     if not due:
         return
-    consumer = make_consumer(settings, group_id=None, reset="none", reads_all=True)
-    await start_consumer(consumer, patience_s=settings.request_timeout_s)
-    try:
-        async with asyncio.timeout(settings.request_timeout_s + FETCH_WAIT_MS / 1_000):
-            await _compare(consumer, log, due)
-    finally:
-        await asyncio.shield(stop_consumer(consumer, patience_s=settings.request_timeout_s))
+    async with (
+        reading_consumer(settings) as consumer,
+        asyncio.timeout(settings.request_timeout_s + FETCH_WAIT_MS / 1_000),
+    ):
+        await _compare(consumer, log, due)
 
 
 async def _compare(consumer: AIOKafkaConsumer, log: LogId, due: dict[TopicPartition, Mark]) -> None:
@@ -288,6 +285,21 @@ def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:
     return KafkaPublisher(settings, lambda: _RECORD_BYTES_MAX)
 
 
+async def publish_alone(settings: KafkaSettings, records: Sequence[Outgoing]) -> None:
+    """Publish records to the frontiers' topic on a connection that is closed afterwards.
+
+    Raises:
+        Unavailable: `log-unavailable`. Publishing the records again is safe.
+    """
+    publisher = frontier_publisher(settings)
+    try:
+        await publisher.publish(records)
+    except OutcomeUnknown as error:
+        raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
+    finally:
+        await publisher.close()
+
+
 async def write_frontiers(
     settings: KafkaSettings,
     publisher: KafkaPublisher,
@@ -427,8 +439,7 @@ async def take_over(
         tables = tuple(parked.tables.values())
         answers, before = next_record(recorded.answers, log, at.partition, name, start, tables, step=step)
         taken[at] = TakenOver(answers, parked)
-        gone += [tombstone(settings, record) for record in before]
-        gone += [parking_tombstone(settings, record) for record in parked_before]
+        gone += [tombstone(settings, record) for record in (*before, *parked_before)]
         gone += [
             Outgoing(settings.frontiers_topic, key, None)
             for key, (_, of) in recorded.unread.items()

@@ -21,7 +21,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import InconsistentGroupProtocolError, InvalidSessionTimeoutError, KafkaError
@@ -121,26 +121,10 @@ def _retrieve(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
-class Rebalanced(Protocol):
-    """Receives the events of a rebalance."""
-
-    async def on_revoked(self, consumer: AIOKafkaConsumer) -> None:
-        """Called before the consumer joins the group again."""
-        ...
-
-    def on_assigned(self, consumer: AIOKafkaConsumer, partitions: Any) -> None:
-        """Called after the consumer has joined the group."""
-        ...
-
-    def failed(self, error: Exception) -> None:
-        """Called when one of the other two has raised `error`."""
-        ...
-
-
 class RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
     """Passes on the library's callbacks and their errors, which the library would swallow."""
 
-    def __init__(self, receiver: Rebalanced, consumer: AIOKafkaConsumer) -> None:
+    def __init__(self, receiver: KafkaMembership, consumer: AIOKafkaConsumer) -> None:
         self._receiver = receiver
         self._consumer = consumer
 

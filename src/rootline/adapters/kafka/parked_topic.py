@@ -25,7 +25,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as AdminPartition
 
-from rootline.adapters.kafka.clients import log_unavailable, make_admin, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.clients import log_unavailable, make_admin, reading_consumer
 from rootline.adapters.kafka.control_records import PARKED, Unreadable, control_row, count, text, whole
 from rootline.adapters.kafka.frontier_codec import ParkingRecord
 from rootline.adapters.kafka.frontiers import Recorded
@@ -104,36 +104,32 @@ class ParkedTopic:
         """Read the parked records as `ParkedStore.parked_records`."""
         at = TopicPartition(self._settings.parked_topic, parked.partition)
         expected, last = 0, -1
-        consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
-        patience_s = self._settings.request_timeout_s
         try:
-            await start_consumer(consumer, patience_s=patience_s)
-            consumer.assign([at])
-            async with asyncio.timeout(patience_s):
-                begin, end = (await consumer.beginning_offsets([at]))[at], (await consumer.end_offsets([at]))[at]
-            for run in parked.runs:
-                position = max(run.first, begin)
-                consumer.seek(at, position)
-                while position <= min(run.last, end - 1):
-                    found, position = await self._portion(consumer, at, position, run.last)
-                    portion: list[LogRecord] = []
-                    for held in found:
-                        said = parked_header_of(held.headers)
-                        if said is None or not self._is_of(parked, run, said) or said.offset <= last:
-                            continue
-                        if said.number != expected and not (without_missing and said.number > expected):
-                            continue  # from an attempt that failed, or the record before is missing
-                        expected, last = said.number + 1, said.offset
-                        if said.offset >= from_offset:
-                            portion.append(_record(held, said))
-                    if portion:
-                        yield portion
-            if expected < parked.records and not without_missing:
-                raise self._missing(parked, expected)
+            async with reading_consumer(self._settings) as consumer:
+                consumer.assign([at])
+                async with asyncio.timeout(self._settings.request_timeout_s):
+                    begin, end = (await consumer.beginning_offsets([at]))[at], (await consumer.end_offsets([at]))[at]
+                for run in parked.runs:
+                    position = max(run.first, begin)
+                    consumer.seek(at, position)
+                    while position <= min(run.last, end - 1):
+                        found, position = await self._portion(consumer, at, position, run.last)
+                        portion: list[LogRecord] = []
+                        for held in found:
+                            said = parked_header_of(held.headers)
+                            if said is None or not self._is_of(parked, run, said) or said.offset <= last:
+                                continue
+                            if said.number != expected and not (without_missing and said.number > expected):
+                                continue  # from an attempt that failed, or the record before is missing
+                            expected, last = said.number + 1, said.offset
+                            if said.offset >= from_offset:
+                                portion.append(_record(held, said))
+                        if portion:
+                            yield portion
+                if expected < parked.records and not without_missing:
+                    raise self._missing(parked, expected)
         except (KafkaError, TimeoutError) as error:
             raise log_unavailable(self._settings, error, topic=at.topic) from None
-        finally:
-            await asyncio.shield(stop_consumer(consumer, patience_s=patience_s))
 
     async def remove_before(self, partition: int, offset: int, *, log: LogId) -> None:
         """Remove records before `offset`, up to the first one of another group or log. A failure is only logged."""
@@ -185,12 +181,9 @@ class ParkedTopic:
 
     async def _own_until(self, at: TopicPartition, offset: int, log: LogId) -> int:
         """The offset of the first record of another group or log, or `offset` if none precedes it."""
-        consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
-        patience_s = self._settings.request_timeout_s
-        try:
-            await start_consumer(consumer, patience_s=patience_s)
+        async with reading_consumer(self._settings) as consumer:
             consumer.assign([at])
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(self._settings.request_timeout_s):
                 position = (await consumer.beginning_offsets([at]))[at]
             consumer.seek(at, position)
             while position < offset:
@@ -201,8 +194,6 @@ class ParkedTopic:
                         return int(held.offset)
                 position = after
             return offset
-        finally:
-            await asyncio.shield(stop_consumer(consumer, patience_s=patience_s))
 
     def _remove(self, partition: int, offset: int) -> None:
         place = AdminPartition(self._settings.parked_topic, partition, offset)

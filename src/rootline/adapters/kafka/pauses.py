@@ -19,11 +19,10 @@ from aiokafka.errors import KafkaError
 from rootline.adapters.kafka.clients import log_unavailable, make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.control_records import PAUSED, Unreadable, control_key
 from rootline.adapters.kafka.frontier_codec import pause_of, pause_outgoing
-from rootline.adapters.kafka.frontiers import frontier_publisher
+from rootline.adapters.kafka.frontiers import publish_alone
 from rootline.adapters.kafka.topics import complete_topics, topic_identity
 from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Pause
-from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.identifiers import TableName
 
 _POLL_MS: Final = 500
@@ -125,10 +124,4 @@ class KafkaPauses:
         """Do nothing, because each call closes its connections."""
 
     async def _write(self, pause: Pause, *, over: bool) -> None:
-        publisher = frontier_publisher(self._settings)
-        try:
-            await publisher.publish([pause_outgoing(self._settings, pause, over=over)])
-        except OutcomeUnknown as error:
-            raise log_unavailable(self._settings, error.message, topic=self._settings.frontiers_topic) from None
-        finally:
-            await publisher.close()
+        await publish_alone(self._settings, [pause_outgoing(self._settings, pause, over=over)])

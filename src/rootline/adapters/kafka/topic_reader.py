@@ -25,7 +25,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 from typing_extensions import override
 
-from rootline.adapters.kafka.clients import log_unavailable, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.clients import log_unavailable, reading_consumer
 from rootline.adapters.kafka.record_batches import STAND_IN_KEY, log_records
 from rootline.adapters.kafka.record_headers import dead_letter_of, range_of
 from rootline.adapters.kafka.topics import topic_identity
@@ -130,16 +130,11 @@ class KafkaTopicReader:
         partitions = [TopicPartition(self._topic, number) for number in range(identity.partitions)]
         if key is not None:
             partitions = [partitions[_partition_of(key, partitions)]]
-        consumer = make_consumer(self._settings, group_id=None, reset="earliest", reads_all=True)
-        patience_s = self._settings.request_timeout_s
         try:
-            await start_consumer(consumer, patience_s=patience_s)
-            try:
+            async with reading_consumer(self._settings, reset="earliest") as consumer:
                 consumer.assign(partitions)
                 consumer.pause(*partitions)
                 yield consumer, partitions
-            finally:
-                await asyncio.shield(stop_consumer(consumer, patience_s=patience_s))
         except (KafkaError, TimeoutError) as error:
             raise log_unavailable(self._settings, error, topic=self._topic) from None
 

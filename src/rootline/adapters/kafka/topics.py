@@ -244,7 +244,7 @@ def topic_identity(settings: KafkaSettings, topic: str) -> TopicIdentity:
     description = _descriptions(admin, settings, [topic])[topic]
     if description is None:
         raise log_unavailable(settings, f"there is no topic {topic}: create it with `rootline topics create`")
-    cluster = _answer(settings, admin.describe_cluster(request_timeout=settings.request_timeout_s))
+    cluster = _reached(settings, admin.describe_cluster(request_timeout=settings.request_timeout_s).result)
     return TopicIdentity(LogId(f"{cluster.cluster_id}/{description.topic_id}"), len(description.partitions))
 
 
@@ -458,10 +458,6 @@ def _configuration(
         }
 
     return _reached(settings, asked)
-
-
-def _answer(settings: KafkaSettings, future: Future[_T]) -> _T:
-    return _reached(settings, future.result)
 
 
 def _reached(settings: KafkaSettings, ask: Callable[[], _T]) -> _T:
