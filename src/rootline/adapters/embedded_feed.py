@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
-from rootline.adapters.sqlite.meta_rows import NoticesOnly
 from rootline.ports.intent_feed import (
     Assigned,
     CoordinatorLog,
@@ -33,6 +32,9 @@ from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogId, LogRecord, TableName
 from rootline.schemas.parts.log import PartitionOffset
 from rootline.schemas.verdict import DeadLetter, Verdict
+
+if TYPE_CHECKING:
+    from rootline.adapters.sqlite.intent_log import NoticesOnly
 
 _PARTITION: Final = 0
 _READ_MAX: Final = 256

@@ -11,40 +11,27 @@ operator's request to retry a parked table. It succeeds whether or not a coordin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeVar
 
 from rootline.adapters.open import is_kafka, log_name, open_lock, open_stored_log, open_topics
 from rootline.adapters.sqlite.undecided import undecided_in
 from rootline.ports.intent_feed import Lift, ParkedTable, Pause
 from rootline.schemas.identifiers import TableName
 
+if TYPE_CHECKING:
+    from rootline.adapters.kafka.pauses import KafkaPauses
+    from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 
-class PauseMarks(Protocol):
-    """The pauses of tables that operators have set on a log. Each method raises `Unavailable` (`log-unavailable`)."""
-
-    async def pauses(self) -> Sequence[Pause]:
-        """The pauses in force."""
-        ...
-
-    async def pause(self, pause: Pause) -> None:
-        """Store a pause durably."""
-        ...
-
-    async def resume(self, pause: Pause) -> None:
-        """Remove a pause durably."""
-        ...
-
-    async def close(self) -> None:
-        """Close files and connections."""
-        ...
+_Opened = TypeVar("_Opened", bound="KafkaPauses | SqliteIntentLog")
 
 
-def open_marks(warehouse: str, log: str | None) -> PauseMarks:
+def open_marks(warehouse: str, log: str | None) -> KafkaPauses | SqliteIntentLog:
     """Open the pauses of an existing log, on the loop that will use them. Raises `Invalid`, `Unavailable`."""
     if is_kafka(log):
         settings = open_topics(log).settings
@@ -54,13 +41,18 @@ def open_marks(warehouse: str, log: str | None) -> PauseMarks:
     return open_stored_log(log, warehouse)
 
 
+@contextlib.asynccontextmanager
+async def _closing(opened: _Opened) -> AsyncIterator[_Opened]:
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
 async def known_pauses(warehouse: str, log: str | None) -> Sequence[Pause]:
     """The pauses in force. Raises the errors of `open_marks`."""
-    marks = open_marks(warehouse, log)
-    try:
+    async with _closing(open_marks(warehouse, log)) as marks:
         return await marks.pauses()
-    finally:
-        await marks.close()
 
 
 async def pause_table(warehouse: str, log: str | None, table: TableName, why: str) -> tuple[Pause, bool]:
@@ -69,16 +61,13 @@ async def pause_table(warehouse: str, log: str | None, table: TableName, why: st
     Returns:
         The pause in force, and whether this call began it.
     """
-    marks = open_marks(warehouse, log)
-    try:
+    async with _closing(open_marks(warehouse, log)) as marks:
         known = {pause.table: pause for pause in await marks.pauses()}
         if table in known:
             return known[table], False
         begun = Pause(table, time.time_ns() // 1_000_000, why)
         await marks.pause(begun)
         return begun, True
-    finally:
-        await marks.close()
 
 
 async def resume_table(warehouse: str, log: str | None, table: TableName) -> tuple[Pause | None, Sequence[Pause]]:
@@ -87,26 +76,20 @@ async def resume_table(warehouse: str, log: str | None, table: TableName) -> tup
     Returns:
         The pause that ended, if there was one, and the pauses that remain.
     """
-    marks = open_marks(warehouse, log)
-    try:
+    async with _closing(open_marks(warehouse, log)) as marks:
         known = {pause.table: pause for pause in await marks.pauses()}
         ended = known.pop(table, None)
         if ended is not None:
             await marks.resume(ended)
         return ended, tuple(known.values())
-    finally:
-        await marks.close()
 
 
 async def stuck_tables(warehouse: str, log: str | None) -> Sequence[ParkedTable]:
     """The parked and quarantined tables, by name and partition. Raises the errors of `open_marks`."""
     if is_kafka(log):
         return await asyncio.to_thread(open_topics(log).parked)
-    marks = open_stored_log(log, warehouse)
-    try:
+    async with _closing(open_stored_log(log, warehouse)) as marks:
         stuck = await marks.stuck()
-    finally:
-        await marks.close()
     waiting = await asyncio.to_thread(undecided_in, Path(log_name(log, warehouse))) if stuck else {}
     return [each for each in stuck if each.table in waiting]  # otherwise an older version has decided its records since
 
@@ -123,14 +106,11 @@ async def lift_table(
     if is_kafka(log):
         topics = open_topics(log)
         return await asyncio.to_thread(lambda: topics.lift(table, without_missing=without_missing))
-    marks = open_stored_log(log, warehouse)
-    try:
+    async with _closing(open_stored_log(log, warehouse)) as marks:
         found = [stuck for stuck in await marks.stuck() if stuck.table == table]
         for stuck in found:
             await marks.mark_lift(Lift(table, stuck.log, stuck.partition, name=uuid.uuid4().hex), over=False)
         return found
-    finally:
-        await marks.close()
 
 
 @dataclass(frozen=True, slots=True)

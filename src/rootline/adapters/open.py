@@ -13,7 +13,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rootline.adapters.kafka.administration import KafkaTopics
     from rootline.adapters.settings import KafkaSettings, S3Settings, StoreSettings
     from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-    from rootline.adapters.sqlite.log_pruning import Pruned
     from rootline.ports.intent_feed import CoordinatorLog
     from rootline.ports.intent_log import AskLogKeeps, IntentLog, LogArchive
     from rootline.ports.object_remover import ObjectRemover
@@ -111,19 +110,14 @@ def open_log(url: str | None, warehouse: str) -> IntentLog:
 def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> CoordinatorLog:
     """A coordinator's side of an open embedded log. It also prunes the log. Raises `Invalid`."""
     from rootline.adapters.embedded_feed import EmbeddedFeed
-    from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+    from rootline.adapters.sqlite.intent_log import NoticesOnly, SqliteIntentLog
     from rootline.adapters.sqlite.log_pruning import pruning_loop
-    from rootline.adapters.sqlite.meta_rows import NoticesOnly
 
     mark = reading_mark(url, warehouse)
     if not isinstance(log, SqliteIntentLog):
         return EmbeddedFeed(log, mark)
     retention = store_settings().embedded_log.retention
-
-    def step() -> Awaitable[Pruned]:
-        return log.prune(retention, now_ms=time.time_ns() // 1_000_000)
-
-    pruning = partial(pruning_loop, step)
+    pruning = partial(pruning_loop, lambda: log.prune(retention, now_ms=time.time_ns() // 1_000_000))
     return EmbeddedFeed(
         log,
         mark,

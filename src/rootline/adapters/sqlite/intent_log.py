@@ -1,9 +1,10 @@
 """The embedded intent log: one SQLite file that any number of processes may publish to and read from.
 
-Owns: the writing thread and its queue. Does not own: the SQL and the file (`log_file`), waiting (`wakeups`), framing
-of records.
-Invariants: One thread writes everything, with the records of several callers in one transaction. Callers are answered
-after the transaction is durable. An unknown outcome is never reported as success or failure.
+Owns: the writing thread and its queue, the store of notices over the log. Does not own: the SQL and the file
+(`log_file`), waiting (`wakeups`), framing of records.
+Invariants: No record is ever parked, because the log keeps undecided records. One thread writes everything, with the
+records of several callers in one transaction. Callers are answered after the transaction is durable. An unknown outcome
+is never reported as success or failure.
 
 Source: the protocol page, section 6.
 """
@@ -15,8 +16,9 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -25,9 +27,10 @@ from typing_extensions import override
 from rootline.adapters.posix_files import hand_over
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
 from rootline.adapters.sqlite.log_pruning import STEP_ROWS, LogRetention, Pruned, is_due
+from rootline.adapters.sqlite.meta_rows import lifts_in, pauses_in, stuck_in, write_lift, write_pause, write_stuck
 from rootline.adapters.sqlite.wakeups import LogWatch, Wakeups, wakeups_folder
 from rootline.adapters.system_environment import publishing
-from rootline.ports.intent_feed import Lift, ParkedTable, Pause
+from rootline.ports.intent_feed import Lift, ParkedStore, ParkedTable, Pause
 from rootline.ports.intent_log import IntentLog, KnowsItsLake, MayGoBack, NewRecord, check_identity
 from rootline.schemas.bytes.record_headers import LAKE_MISMATCH, Lake, mismatch
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
@@ -155,36 +158,36 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
     async def pauses(self) -> Sequence[Pause]:
         """The pauses of operators."""
         self._check_open()
-        return self._reader.pauses()
+        return self._reader.ask(pauses_in)
 
     async def pause(self, pause: Pause) -> None:
         """Begin a pause. Raises the errors of `publish`."""
-        await self._write(lambda writer: writer.mark(pause, over=False))
+        await self._write(lambda writer: write_pause(writer.connection, pause, over=False))
 
     async def resume(self, pause: Pause) -> None:
         """End a pause. Raises the errors of `publish`."""
-        await self._write(lambda writer: writer.mark(pause, over=True))
+        await self._write(lambda writer: write_pause(writer.connection, pause, over=True))
 
     async def stuck(self) -> Sequence[ParkedTable]:
         """The coordinator's notices of parked and quarantined tables."""
         self._check_open()
-        return self._reader.stuck()
+        return self._reader.ask(partial(stuck_in, log=self._identity))
 
     async def lifts(self) -> Sequence[Lift]:
         """The operators' requests to retry a table."""
         self._check_open()
-        return self._reader.lifts()
+        return self._reader.ask(partial(lifts_in, log=self._identity))
 
     async def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
         """Store the notice that a table is parked or quarantined. `over`: remove the notice instead.
 
         Raises the errors of `publish`.
         """
-        await self._write(lambda writer: writer.mark_stuck(stuck, over=over))
+        await self._write(lambda writer: write_stuck(writer.connection, stuck, over=over))
 
     async def mark_lift(self, lift: Lift, *, over: bool) -> None:
         """Store a request to retry a table. `over`: remove it instead. Raises the errors of `publish`."""
-        await self._write(lambda writer: writer.mark_lift(lift, over=over))
+        await self._write(lambda writer: write_lift(writer.connection, lift, over=over))
 
     async def prune(self, retention: LogRetention, *, now_ms: int) -> Pruned:
         """Delete some records that were decided longer ago than `retention`. `now_ms`: the wall clock.
@@ -311,6 +314,43 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
             self._wakeups.ring(only_records=all(request.appends for request in batch))
             for request, answer in zip(batch, answers, strict=True):
                 hand_over(request.loop, request.answer, answer)
+
+
+class NoticesOnly(ParkedStore):
+    """The parked store of a log that keeps undecided records. It has notices and requests (lifts), but no records."""
+
+    def __init__(self, log: SqliteIntentLog) -> None:
+        self._log = log
+
+    async def known(self) -> Sequence[ParkedTable]:
+        """The notices that earlier coordinators have stored."""
+        return await self._log.stuck()
+
+    @override
+    async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
+        """Store the notice of a parked or quarantined table. `records` must be empty."""
+        assert not records, f"{parked.table}: the log keeps its records, so none is parked"
+        await self._log.mark_stuck(parked, over=False)
+        return parked
+
+    @override
+    async def parked_records(
+        self, parked: ParkedTable, from_offset: int, *, without_missing: bool
+    ) -> AsyncGenerator[Sequence[LogRecord], None]:
+        return
+        yield
+
+    @override
+    async def unpark(self, parked: ParkedTable) -> None:
+        await self._log.mark_stuck(parked, over=True)
+
+    @override
+    async def lifts(self) -> Sequence[Lift]:
+        return await self._log.lifts()
+
+    @override
+    async def lifted(self, lift: Lift) -> None:
+        await self._log.mark_lift(lift, over=True)
 
 
 def _own_copy(error: Exception) -> Exception:

@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from typing_extensions import override
 
@@ -43,15 +43,8 @@ from rootline.adapters.sqlite.meta_rows import (
     DECIDED,
     check_layout,
     create_tables,
-    lifts_in,
-    pauses_in,
-    stuck_in,
-    write_lift,
-    write_pause,
-    write_stuck,
 )
 from rootline.adapters.sqlite.undecided import FILE_NAME
-from rootline.ports.intent_feed import Lift, ParkedTable, Pause
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.record_headers import Lake, content_headers, decode_lake, encode_lake, trace_headers
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
@@ -88,6 +81,7 @@ class OpenFile:
             )
 
 
+_Answer = TypeVar("_Answer")
 _LOCK_NAME: Final = "log.lock"
 _APPLICATION_ID: Final = 0x524F4F54  # "ROOT", to distinguish the log from another program's database
 _BUSY_WAIT_S: Final = 10.0
@@ -177,7 +171,8 @@ class LogWriter:
         return cls(path, opened, identity)
 
     @property
-    def _connection(self) -> sqlite3.Connection:
+    def connection(self) -> sqlite3.Connection:
+        """The open connection."""
         return self._opened.get()
 
     def in_one_transaction(self, works: Sequence[Callable[[Self], object]]) -> list[object]:
@@ -192,7 +187,7 @@ class LogWriter:
     def _in_one_transaction(self, works: Sequence[Callable[[Self], object]]) -> list[object]:
         self._opened.check()
         try:
-            _begin(self._connection)
+            _begin(self.connection)
             answers = [work(self) for work in works]
         except Exception as error:
             self._roll_back()
@@ -200,10 +195,10 @@ class LogWriter:
                 raise _failed(self.path, error) from error
             raise
         try:
-            self._connection.execute("COMMIT")
+            self.connection.execute("COMMIT")
         except sqlite3.Error as error:
             # a transaction that is still open was not committed, but one that is closed may be in the file or not
-            still_open = self._connection.in_transaction
+            still_open = self.connection.in_transaction
             self._roll_back()
             failed = _failed(self.path, error)
             if still_open and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
@@ -213,8 +208,8 @@ class LogWriter:
 
     def _roll_back(self) -> None:
         with contextlib.suppress(sqlite3.Error):
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
 
     def append(
         self, records: Sequence[NewRecord], oldest_file_ms: int | None = None, trace: bytes | None = None
@@ -227,7 +222,7 @@ class LogWriter:
             (key, value, now_ms, content[0] if content else None, oldest_file_ms, trace)
             for key, value, *content in records
         ]
-        return [_row_id(self._connection.execute(statement, row)) for row in rows]
+        return [_row_id(self.connection.execute(statement, row)) for row in rows]
 
     def decide(
         self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter], last_read: LogRecord | None = None
@@ -238,14 +233,14 @@ class LogWriter:
         because the verdicts would apply to other records.
         """
         if last_read is not None:
-            check_is_there(self._connection, last_read)
+            check_is_there(self.connection, last_read)
         for letter in dead_letters:
-            self._connection.execute(
+            self.connection.execute(
                 "INSERT OR IGNORE INTO dead_letters (log_offset, body, key, value) VALUES (?, ?, ?, ?)",
                 (letter.offset, _letter_body(letter), letter.key, letter.value),
             )
         for table, version in newest_versions(verdicts).items():
-            self._connection.execute(
+            self.connection.execute(
                 "INSERT INTO heads VALUES (?, ?) ON CONFLICT (table_name) DO UPDATE SET version = excluded.version"
                 " WHERE excluded.version > version",
                 (table, version),
@@ -253,54 +248,42 @@ class LogWriter:
         return [self._decide(verdict) for verdict in verdicts]
 
     def _decide(self, verdict: Verdict) -> Verdict:
-        kept = self._connection.execute(DECIDED, (verdict.offset, verdict.model_dump_json()))
-        return verdict if kept.rowcount == 1 else _verdicts_at(self._connection, (verdict.offset,))[0]
+        kept = self.connection.execute(DECIDED, (verdict.offset, verdict.model_dump_json()))
+        return verdict if kept.rowcount == 1 else _verdicts_at(self.connection, (verdict.offset,))[0]
 
     def accept_head(self, table: str, version: int | None) -> None:
         """Forget that verdicts have named versions of `table` above `version`. `None`: forget all of them."""
-        self._connection.execute("DELETE FROM heads WHERE table_name = ? AND version > ?", (table, version or -1))
+        self.connection.execute("DELETE FROM heads WHERE table_name = ? AND version > ?", (table, version or -1))
         if version is not None:
-            self._connection.execute("INSERT OR IGNORE INTO heads VALUES (?, ?)", (table, version))
+            self.connection.execute("INSERT OR IGNORE INTO heads VALUES (?, ?)", (table, version))
 
     def lake(self, lake: Lake) -> Lake:
         """Store `lake` if the log has none yet, and return the lake that the log serves."""
-        self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('lake', ?)", (encode_lake(lake).decode(),))
-        found = self._connection.execute("SELECT value FROM meta WHERE name = 'lake'").fetchone()
+        self.connection.execute("INSERT OR IGNORE INTO meta VALUES ('lake', ?)", (encode_lake(lake).decode(),))
+        found = self.connection.execute("SELECT value FROM meta WHERE name = 'lake'").fetchone()
         return decode_lake(found[0].encode()) or lake
 
     def accept_as_another(self) -> LogId:
         """Give the log another identity, to which its records belong from now on, and return it."""
-        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
-        return _identity_of(self._connection, self.path)
+        self.connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
+        return _identity_of(self.connection, self.path)
 
     def first_undecided(self) -> int:
         """The lowest offset without a verdict. Stores the result, so that the next search starts there."""
-        known = self._connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
-        found = self._connection.execute(
+        known = self.connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
+        found = self.connection.execute(
             "SELECT i.log_offset FROM intents i LEFT JOIN verdicts v ON v.log_offset = i.log_offset"
             " WHERE i.log_offset >= ? AND v.log_offset IS NULL ORDER BY i.log_offset LIMIT 1",
             (int(known[0]) if known else 0,),
         ).fetchone()
-        offset = _end_offset(self._connection) if found is None else int(found[0])
-        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('decided-below', ?)", (str(offset),))
+        offset = _end_offset(self.connection) if found is None else int(found[0])
+        self.connection.execute("INSERT OR REPLACE INTO meta VALUES ('decided-below', ?)", (str(offset),))
         return offset
-
-    def mark(self, pause: Pause, *, over: bool) -> None:
-        """Store a pause. `over`: remove it instead."""
-        write_pause(self._connection, pause, over=over)
-
-    def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Store the notice that a table is parked or quarantined. `over`: remove it instead."""
-        write_stuck(self._connection, stuck, over=over)
-
-    def mark_lift(self, lift: Lift, *, over: bool) -> None:
-        """Store a request to retry a table. `over`: remove it instead."""
-        write_lift(self._connection, lift, over=over)
 
     def prune(self, retention: LogRetention, *, now_ms: int, limit: int) -> Pruned:
         """Delete some records that were decided longer ago than `retention`, at most `limit` of them."""
         decided_below = self.first_undecided()
-        return prune_step(self._connection, retention, now_ms=now_ms, decided_below=decided_below, limit=limit)
+        return prune_step(self.connection, retention, now_ms=now_ms, decided_below=decided_below, limit=limit)
 
     def close(self) -> None:
         """Close the connection. The last connection to close writes the WAL into the file."""
@@ -336,20 +319,10 @@ class LogReader:
         with self._failures():
             check_is_there(self._connection, last_read)
 
-    def pauses(self) -> list[Pause]:
-        """The pauses of operators."""
+    def ask(self, question: Callable[[sqlite3.Connection], _Answer]) -> _Answer:
+        """The answer to a question about the file, such as `pauses_in`."""
         with self._failures():
-            return pauses_in(self._connection)
-
-    def stuck(self) -> list[ParkedTable]:
-        """The notices of parked and quarantined tables."""
-        with self._failures():
-            return stuck_in(self._connection, self.identity)
-
-    def lifts(self) -> list[Lift]:
-        """The requests to retry a table."""
-        with self._failures():
-            return lifts_in(self._connection, self.identity)
+            return question(self._connection)
 
     def pruning_state(self) -> PruningState:
         """The pruning state. Every record from `records_below` on is still in the log."""

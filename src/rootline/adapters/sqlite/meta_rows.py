@@ -1,9 +1,8 @@
 """The layout of an embedded log's file, and the rows of its table `meta`: pauses, notices, requests to retry tables.
 
-Owns: the tables and columns, the rows, and `NoticesOnly` over them. Does not own: the records (`log_file`), when a
-table is parked or lifted (`rootline.coordinator.runtime.assignment.parking`).
-Invariants: No record is ever parked, because the log keeps undecided records. An older version ignores rows that it
-does not know.
+Owns: the tables and columns, and the rows. Does not own: the records (`log_file`), when a table is parked or lifted
+(`rootline.coordinator.runtime.assignment.parking`).
+Invariants: An older version ignores rows that it does not know.
 
 Source: docs/protocol.md, "Older versions".
 """
@@ -12,16 +11,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from typing_extensions import override
-
-from rootline.ports.intent_feed import Lift, ParkedStore, ParkedTable, Pause
+from rootline.ports.intent_feed import Lift, ParkedTable, Pause
 from rootline.schemas.distribution import LAST_THAT_UPGRADES
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.identifiers import LogId, LogRecord, TableName
+from rootline.schemas.identifiers import LogId, TableName
 
 LAYOUT: Final = "2"
 _FIRST_LAYOUT: Final = "1"
@@ -75,29 +72,21 @@ def check_layout(connection: sqlite3.Connection, path: Path) -> Mapping[str, str
     raise Corrupt("log-corrupt", f"{reason}. Open it with the version that created it, or a newer one")
 
 
-_PREFIX: Final = "paused:"
+_PAUSED: Final = "paused:"
 
 
 def write_pause(connection: sqlite3.Connection, pause: Pause, *, over: bool) -> None:
     """Store a pause. `over`: remove it instead."""
-    name, value = f"{_PREFIX}{pause.table}", json.dumps({"since": pause.since_ms, "why": pause.why})
-    if over:
-        connection.execute("DELETE FROM meta WHERE name = ?", (name,))
-    else:
-        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+    _write(connection, f"{_PAUSED}{pause.table}", {"since": pause.since_ms, "why": pause.why}, over=over)
 
 
 def pauses_in(connection: sqlite3.Connection) -> list[Pause]:
     """All pauses in the file."""
-    rows = connection.execute(
-        "SELECT name, value FROM meta WHERE name >= ? AND name < ? ORDER BY name", (_PREFIX, _PREFIX[:-1] + ";")
-    )
-    return [_pause(TableName(name.removeprefix(_PREFIX)), value) for name, value in rows]
+    return [_pause(TableName(table), body) for table, body in _rows(connection, _PAUSED).items()]
 
 
-def _pause(table: TableName, value: str) -> Pause:
+def _pause(table: TableName, body: Mapping[str, Any]) -> Pause:
     try:
-        body = json.loads(value)
         return Pause(table, int(body["since"]), str(body["why"]))
     except (ValueError, TypeError, KeyError):
         return Pause(table, 0, "its row cannot be read")  # a newer version wrote the row, and the table is paused
@@ -146,63 +135,6 @@ def lifts_in(connection: sqlite3.Connection, log: LogId) -> list[Lift]:
         Lift(TableName(table), log, _PARTITION, name=str(body.get("name", "")))
         for table, body in _rows(connection, _LIFT).items()
     ]
-
-
-class StuckLog(Protocol):
-    """The methods of a log that `NoticesOnly` needs."""
-
-    async def mark_stuck(self, stuck: ParkedTable, *, over: bool) -> None:
-        """Write the notice that a table is parked or quarantined, durably. `over`: remove it."""
-        ...
-
-    async def mark_lift(self, lift: Lift, *, over: bool) -> None:
-        """Write an operator's request to retry a table, durably. `over`: remove it."""
-        ...
-
-    async def stuck(self) -> Sequence[ParkedTable]:
-        """The notices of parked and quarantined tables."""
-        ...
-
-    async def lifts(self) -> Sequence[Lift]:
-        """The requests to retry a table."""
-        ...
-
-
-class NoticesOnly(ParkedStore):
-    """The parked store of a log that keeps undecided records. It has notices and requests (lifts), but no records."""
-
-    def __init__(self, log: StuckLog) -> None:
-        self._log = log
-
-    async def known(self) -> Sequence[ParkedTable]:
-        """The notices that earlier coordinators have stored."""
-        return await self._log.stuck()
-
-    @override
-    async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
-        """Store the notice of a parked or quarantined table. `records` must be empty."""
-        assert not records, f"{parked.table}: the log keeps its records, so none is parked"
-        await self._log.mark_stuck(parked, over=False)
-        return parked
-
-    @override
-    async def parked_records(
-        self, parked: ParkedTable, from_offset: int, *, without_missing: bool
-    ) -> AsyncGenerator[Sequence[LogRecord], None]:
-        return
-        yield
-
-    @override
-    async def unpark(self, parked: ParkedTable) -> None:
-        await self._log.mark_stuck(parked, over=True)
-
-    @override
-    async def lifts(self) -> Sequence[Lift]:
-        return await self._log.lifts()
-
-    @override
-    async def lifted(self, lift: Lift) -> None:
-        await self._log.mark_lift(lift, over=True)
 
 
 def _write(connection: sqlite3.Connection, name: str, body: dict[str, Any], *, over: bool) -> None:
