@@ -21,7 +21,7 @@ Source: definitions page, section 4; protocol page, section 1; invariants page, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -35,14 +35,22 @@ from rootline.schemas.bytes.root.retained_page import KeptVersion
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
-from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root_key
 from rootline.schemas.parts.versions import Expiry
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import find_head, read_definition, read_root
 from rootline.tree.state.addressable import Addressable
-from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, Removed, in_batches, remove_batches
+from rootline.workers.jobs.job import (
+    Job,
+    JobContext,
+    JobOutcome,
+    JobReport,
+    Removed,
+    in_batches,
+    remove_batches,
+    stored_roots,
+)
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 
 GivesUp = Callable[[Version], bool]
@@ -105,7 +113,8 @@ class RootRemoval:
         header = newest.header
         if header.versions.expiry is None and gives_up is None:
             return _Found()
-        objects = {version: item async for version, item in self._roots(table) if version <= header.version}
+        stored = stored_roots(self._remover, table)
+        objects = {version: item async for version, item in stored if version <= header.version}
         named = Addressable.of(header, await read_kept(self._reads, header))
         gone = {
             version: item
@@ -146,13 +155,6 @@ class RootRemoval:
                 raise
             return None  # another process has just removed it: the next run finds a newer one
         return None if header.versions.expiry is None else header
-
-    async def _roots(self, table: TableName) -> AsyncIterator[tuple[Version, DatedObject]]:
-        async for page in self._remover.inventory(roots_prefix(table)):
-            for item in page:
-                version = version_of_root_key(item.key)
-                if version is not None and item.key == root_key(table, version):
-                    yield version, item
 
 
 def _summed(objects: Sequence[DatedObject], kind: str = "roots") -> tuple[Removed, ...]:
@@ -253,7 +255,7 @@ class PurgePlanner:
     corrupt: Final = "page-corrupt"
 
     def __init__(self, context: JobContext) -> None:
-        self._reads, self._environment = context.reads, context.environment
+        self._context = context
         self.waits_s: dict[TableName, float] = {}
         """Seconds until each dropped table may be purged, by its last check."""
 
@@ -263,11 +265,7 @@ class PurgePlanner:
         due_ms = purge_due_ms(root.header, definition)
         if due_ms is None:
             return None
-        head = await find_head(self._reads, table)
-        stated_ms = None if head is None else head.store_ms
-        now_ms = self._environment.now_ms()
-        if stated_ms is not None:
-            now_ms = min(stated_ms, now_ms)
+        now_ms = await self._context.store_ms(table)
         if now_ms < due_ms:
             self.waits_s[table] = (due_ms - now_ms) / 1000
         return plan_purge(root.header, definition, now_ms)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import AskLogKeeps, IntentSink, VerdictSource
-from rootline.ports.object_remover import ObjectRemover
+from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf_codec import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
@@ -29,9 +29,10 @@ from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.intent import DataFile
+from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root_key
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.object_reader import read_leaf
-from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.root_reader import find_head, read_root
 from rootline.storage.stored_objects import TimedReads
 from rootline.workers.settings import WorkerSettings
 
@@ -113,6 +114,15 @@ async def remove_batches(
             if failing_s > FAILING_S_MAX:
                 break
     return left
+
+
+async def stored_roots(remover: ObjectRemover, table: TableName) -> AsyncIterator[tuple[Version, DatedObject]]:
+    """The stored roots of a table, with their versions. Other objects in their folder are left out."""
+    async for page in remover.inventory(roots_prefix(table)):
+        for item in page:
+            version = version_of_root_key(item.key)
+            if version is not None and item.key == root_key(table, version):
+                yield version, item
 
 
 async def in_batches(keys: Sequence[ObjectKey], size: int) -> AsyncIterator[Sequence[ObjectKey]]:
@@ -217,6 +227,12 @@ class JobContext:
         """A context with an empty cache."""
         leaves = LeafCache(settings.leaf_cache_bytes_max)
         return JobContext(store, log, environment, settings, leaves, now, remover, keeps, write_rows, hand_over)
+
+    async def store_ms(self, table: TableName) -> int:
+        """The time now: the store's, or this machine's if that is earlier or if the store has no dates."""
+        head = await find_head(self.reads, table)
+        stated, now_ms = None if head is None else head.store_ms, self.environment.now_ms()
+        return now_ms if stated is None else min(stated, now_ms)
 
     @property
     def reads(self) -> ObjectStore:

@@ -44,15 +44,12 @@ from rootline.schemas.bytes.root.foreign_names import (
 )
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, RootlineError, Unavailable
-from rootline.schemas.identifiers import CLOCKS_APART_MS, ObjectKey, TableName, Version
+from rootline.schemas.identifiers import CLOCKS_APART_MS, ObjectKey, TableName
 from rootline.schemas.object_keys import (
     OwnKind,
     key_of,
     own_kind,
-    root_key,
-    roots_prefix,
     table_prefix,
-    version_of_root_key,
 )
 from rootline.storage.metadata.root_reader import find_head, names_of_folders, read_root
 from rootline.storage.stored_objects import gather_bounded, read_file, read_stored
@@ -64,6 +61,7 @@ from rootline.tree.proof.adoption import (
     is_adopted_location,
     leaves_of,
 )
+from rootline.workers.jobs.job import stored_roots
 from rootline.workers.jobs.sweep_reads import References, mark_exports
 
 _log = library_logger("rootline.workers")
@@ -288,12 +286,7 @@ class NeighbourReads:
             raise Unavailable("store-unavailable", f"{name}: the store lists no root of it any more: retry")
         root = await read_root(self._store, name, head.version)
         notes = ForeignNameNotes()
-        roots: list[Version] = []
-        async for page in look.remover.inventory(roots_prefix(name)):
-            for item in page:
-                version = version_of_root_key(item.key)
-                if version is not None and item.key == root_key(name, version):
-                    roots.append(version)
+        roots = [version async for version, _ in stored_roots(look.remover, name)]
         references = References(self._store, root, notes)
         await references.read(roots)
         exported = await _listed(look.remover, name, "export/")

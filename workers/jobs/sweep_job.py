@@ -39,7 +39,6 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.table_properties import switch
 from rootline.storage.metadata.page_reader import read_pages_of
-from rootline.storage.metadata.root_reader import find_head
 from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, Removed, remove_batches
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.jobs.neighbour_reads import NeighbourReads
@@ -125,7 +124,7 @@ class SweepPlanner:
         reads, header = self._context.reads, root.header
         pages = await read_pages_of(reads, header, CONDEMNED_PAGES, self._known.get(table, ()))
         self._known[table] = pages
-        store_ms = await self._store_ms(table)
+        store_ms = await self._context.store_ms(table)
         listed = await list_table(remover, table, of_clients=limits.of_clients)
         references = References(reads, root, listed.inventory)
         await references.read(listed.roots)
@@ -198,12 +197,6 @@ class SweepPlanner:
             for start in range(0, len(keys), _REMOVED_AT_ONCE)
         )
         return await remove_batches(remover, batches, self._context.environment.monotonic_s)
-
-    async def _store_ms(self, table: TableName) -> int:
-        """The time now: the store's, or this machine's if that is earlier or if the store has no dates."""
-        head = await find_head(self._context.reads, table)
-        stated, now_ms = None if head is None else head.store_ms, self._context.environment.now_ms()
-        return now_ms if stated is None else min(stated, now_ms)
 
 
 class SweepJob(Job):
