@@ -209,7 +209,7 @@ class CoordinatorService:
         loop, assignment = self._consumer.tables.get(table), self._consumer.assignment
         if loop is not None and loop.phase in (Phase.PAUSED, Phase.QUARANTINED):
             return f"the table is {loop.phase.value}: {loop.why}"
-        parked = () if assignment is None else assignment.parked.tables
+        parked = () if assignment is None else assignment.parked.tables.values()
         return next((f"the table is parked: {item.why}" for item in parked if item.table == table and item.records), "")
 
     async def check_heads(self) -> None:

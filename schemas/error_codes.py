@@ -74,6 +74,31 @@ class ErrorCode:
     do: str
     do_not: str = ""
 
+    @property
+    def avoid(self) -> str:
+        """What not to do: its own advice, or that of its category."""
+        return self.do_not or CATEGORIES[self.category].do_not
+
+    def lines(self) -> tuple[str, ...]:
+        """The explanation on a terminal."""
+        return (
+            f"{self.code} ({self.category}: {CATEGORIES[self.category].says})",
+            f"  cause:  {self.meaning}",
+            f"  do:     {self.do}",
+            f"  do not: {self.avoid}",
+        )
+
+    def page(self) -> str:
+        """The explanation as a page in Markdown."""
+        return (
+            f"# `{self.code}`\n\n"
+            f"{self.category}: {CATEGORIES[self.category].says}.\n\n"
+            f"## Cause\n\n{self.meaning}\n\n"
+            f"## What to do\n\n{self.do}\n\n"
+            f"## What not to do\n\n{self.avoid}\n\n"
+            f"[All codes](README.md); `rootline explain {self.code}` prints the same text.\n"
+        )
+
 
 class _Codes(Mapping[str, ErrorCode]):
     """A read-only view of the codes that reads their files at the first access."""
@@ -124,40 +149,3 @@ def _checked(place: str, code: str, fields: Any) -> ErrorCode:
         if not (isinstance(fields[key], str) and fields[key].endswith(".")):
             raise ValueError(f"{place}: '{key}' is not a sentence. End it with a full stop")
     return ErrorCode(code, **fields)
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A code with its category in words, its cause, a safe action, and what not to do."""
-
-    code: str
-    category: str
-    cause: str
-    do: str
-    do_not: str
-
-    def lines(self) -> tuple[str, ...]:
-        """The lines of a terminal."""
-        return (
-            f"{self.code} ({self.category}: {CATEGORIES[self.category].says})",
-            f"  cause:  {self.cause}",
-            f"  do:     {self.do}",
-            f"  do not: {self.do_not}",
-        )
-
-    def page(self) -> str:
-        """The page in Markdown."""
-        return (
-            f"# `{self.code}`\n\n"
-            f"{self.category}: {CATEGORIES[self.category].says}.\n\n"
-            f"## Cause\n\n{self.cause}\n\n"
-            f"## What to do\n\n{self.do}\n\n"
-            f"## What not to do\n\n{self.do_not}\n\n"
-            f"[All codes](README.md); `rootline explain {self.code}` prints the same text.\n"
-        )
-
-
-def explained(code: ErrorCode) -> Explanation:
-    """The explanation of a code. Without its own `do_not` it uses that of its category."""
-    do_not = code.do_not or CATEGORIES[code.category].do_not
-    return Explanation(code.code, code.category, code.meaning, code.do, do_not)

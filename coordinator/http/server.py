@@ -34,7 +34,7 @@ from rootline.coordinator.http.findings import Situation, TableRow, counts_of, f
 from rootline.coordinator.runtime.observing import Event
 from rootline.coordinator.runtime.table.table_states import LakeTables, LakeView
 from rootline.library_log import library_logger
-from rootline.schemas.error_codes import CATEGORIES, CODES, explained
+from rootline.schemas.error_codes import CATEGORIES, CODES
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.tree.view import LeafOutline, TreeOutline
@@ -193,8 +193,8 @@ async def _code(request: Request) -> JSONResponse:
     known = CODES.get(name)
     if known is None:
         return _said({"error": f"there is no code {name!r}"}, 404)
-    told = explained(known)
-    return _said(asdict(told) | {"says": CATEGORIES[told.category].says})
+    says = CATEGORIES[known.category].says
+    return _said({**asdict(known), "cause": known.meaning, "do_not": known.avoid, "says": says})
 
 
 async def _page_of_code(request: Request) -> Response:
@@ -202,7 +202,7 @@ async def _page_of_code(request: Request) -> Response:
     known = CODES.get(request.path_params["name"])
     if known is None:
         return PlainTextResponse("there is no such code\n", 404, _OF_PAGE)
-    return PlainTextResponse(explained(known).page(), headers=_OF_PAGE)
+    return PlainTextResponse(known.page(), headers=_OF_PAGE)
 
 
 async def sample_lag(service: CoordinatorService, every_s: float = 5.0) -> None:

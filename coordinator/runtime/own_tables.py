@@ -65,7 +65,7 @@ def own_tables(
         return []
     parked: dict[TableName, int] = {}
     reasons: dict[TableName, str] = {}
-    for item in assignment.parked.tables:
+    for item in assignment.parked.tables.values():
         parked[item.table] = parked.get(item.table, 0) + item.records
         reasons.setdefault(item.table, item.why)
     missing = {table: why for (table, _), why in assignment.parked.missing.items()}

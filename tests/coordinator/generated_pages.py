@@ -24,7 +24,7 @@ from rootline.catalog.rest.http_settings import CatalogSettings, HttpSettings
 from rootline.cli.service_process import PROCESS_METRICS, describe_process
 from rootline.coordinator.runtime.observing import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.error_codes import CATEGORIES, CODES, Explanation, explained
+from rootline.schemas.error_codes import CATEGORIES, CODES, ErrorCode
 from rootline.spark.stream_metrics import BATCH, StreamMetrics
 from rootline.workers.metrics import WorkerMetrics
 from rootline.workers.settings import WorkerSettings
@@ -173,16 +173,16 @@ def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
 
 def code_pages() -> dict[str, str]:
     """docs/codes: name of a file → what is in it."""
-    by_category: dict[str, list[Explanation]] = {}
+    by_category: dict[str, list[ErrorCode]] = {}
     for code in CODES.values():
-        by_category.setdefault(code.category, []).append(explained(code))
+        by_category.setdefault(code.category, []).append(code)
     index = _CODES_HEADER
     for category, said in CATEGORIES.items():
-        known = sorted(by_category.get(category, ()), key=lambda explanation: explanation.code)
+        known = sorted(by_category.get(category, ()), key=lambda code: code.code)
         if known:
             index += f"\n## {category}: {said.says}\n\n| code | cause |\n|---|---|\n"
-            index += "".join(f"| [`{each.code}`]({each.code}.md) | {each.cause} |\n" for each in known)
-    pages = {f"{code.code}.md": explained(code).page() for code in CODES.values()}
+            index += "".join(f"| [`{each.code}`]({each.code}.md) | {each.meaning} |\n" for each in known)
+    pages = {f"{code.code}.md": code.page() for code in CODES.values()}
     return {"README.md": index, **pages}
 
 

@@ -77,7 +77,7 @@ def test_a_paused_table_does_not_keep_the_offset_of_its_partition() -> None:
             await until_held(group)
             held = group.publish(*(append_intent(f"held-{number}", HELD) for number in range(3)))
             await until_passed(group, held[-1].offset)
-            parked = group.assignment("a").parked.tables
+            parked = group.assignment("a").parked.tables.values()
             assert [(each.records, each.why) for each in parked] == [(3, "paused by an operator: the source is wrong")]
             later = group.publish(append_intent("later", HELD))
             await until_passed(group, later[-1].offset)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rootline.schemas.error_codes import CATEGORIES, CODES, codes_of, explained
+from rootline.schemas.error_codes import CATEGORIES, CODES, codes_of
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.coordinator.generated_pages import DOCS, code_pages
@@ -20,18 +20,18 @@ def test_each_code_has_its_page_and_no_page_is_stale_or_left_over() -> None:
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_each_page_says_the_cause_a_safe_action_and_what_not_to_do(code: str) -> None:
-    told = explained(CODES[code])
-    assert all(text.endswith(".") for text in (told.cause, told.do, told.do_not))
+    told = CODES[code]
+    assert all(text.endswith(".") for text in (told.meaning, told.do, told.avoid))
     page = told.page()
-    assert all(f"{text}\n" in page for text in (told.cause, told.do, told.do_not))
+    assert all(f"{text}\n" in page for text in (told.meaning, told.do, told.avoid))
 
 
 @pytest.mark.parametrize("code", ["stale-source", "log-unavailable", "object-missing"])
 def test_explain_prints_what_the_page_says(run: Run, code: str) -> None:
-    told, printed = explained(CODES[code]), run("explain", code)
+    told, printed = CODES[code], run("explain", code)
     assert printed.code == 0
-    assert all(text in printed.out for text in (told.cause, told.do, told.do_not))
-    assert run("explain", code, "--json").records[0]["do_not"] == told.do_not
+    assert all(text in printed.out for text in (told.meaning, told.do, told.avoid))
+    assert run("explain", code, "--json").records[0]["do_not"] == told.avoid
 
 
 def test_a_retired_code_is_explained_as_retired(run: Run) -> None:

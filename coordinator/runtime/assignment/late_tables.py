@@ -64,56 +64,28 @@ class ParkedRecords:
     continue, perhaps without the missing records.
     """
 
-    _parked: dict[Where, ParkedTable] = field(default_factory=dict)
-    _missing: dict[Where, str] = field(default_factory=dict)
-    _without_missing: set[Where] = field(default_factory=set)
-
-    @property
-    def tables(self) -> Collection[ParkedTable]:
-        """The parked records of all tables and partitions."""
-        return self._parked.values()
-
-    @property
-    def missing(self) -> Mapping[Where, str]:
-        """The reason for each table and partition whose parked records are missing, and which waits for an operator."""
-        return self._missing
-
-    def find(self, where: Where) -> ParkedTable | None:
-        """The parked records of a table and partition, or `None`."""
-        return self._parked.get(where)
-
-    def of(self, where: Where) -> ParkedTable:
-        """The parked records of a table and partition. Raises `KeyError` if there are none."""
-        return self._parked[where]
-
-    def put(self, where: Where, parked: ParkedTable) -> None:
-        """Replace the description of the parked records of a table and partition."""
-        self._parked[where] = parked
+    tables: dict[Where, ParkedTable] = field(default_factory=dict)
+    missing: dict[Where, str] = field(default_factory=dict)
+    """The reason for each table and partition whose parked records are missing, and which waits for an operator."""
+    without_missing: set[Where] = field(default_factory=set)
+    """The tables that an operator has allowed to continue without the missing records."""
 
     def remove(self, where: Where) -> None:
         """Note that all parked records are decided. That ends a permission to continue without missing records."""
-        del self._parked[where]
-        self._without_missing.discard(where)
-
-    def note_missing(self, where: Where, why: str) -> None:
-        """Note that some of the parked records are missing."""
-        self._missing[where] = why
-
-    def skips_missing(self, where: Where) -> bool:
-        """Whether an operator has allowed the table to continue without the missing records."""
-        return where in self._without_missing
+        del self.tables[where]
+        self.without_missing.discard(where)
 
     def lift(self, where: Where, lift: Lift) -> bool:
         """Let the reader retry, as an operator asked. Returns whether missing records had stopped it."""
         if lift.without_missing and self._is_about(lift, where):
-            self._without_missing.add(where)
-        return self._missing.pop(where, None) is not None
+            self.without_missing.add(where)
+        return self.missing.pop(where, None) is not None
 
     def _is_about(self, lift: Lift, where: Where) -> bool:
         """Whether the operator's lift concerns the records that are parked now, and not earlier ones of the table."""
-        parked = self._parked.get(where)
+        parked = self.tables.get(where)
         if parked is None or lift.first_offset is None:
-            return where in self._missing
+            return where in self.missing
         return lift.first_offset == parked.first_offset
 
 
@@ -203,7 +175,7 @@ class LateTables:
         name = f"{table}/{place[1]}"
         try:
             while True:
-                loop, parked = served.loops[table], self.parked.find(where)
+                loop, parked = served.loops[table], self.parked.tables.get(where)
                 position = frontier.reader_at(place, table)
                 if parked is not None:
                     if where in self.parked.missing or position >= parked.next_offset or not loop.takes_records:
@@ -226,7 +198,7 @@ class LateTables:
                 async with served.turn:
                     # no await until the end of the turn, so that the main reader hands out nothing in between and
                     # no record is skipped
-                    if self.parked.find(where) is not None:
+                    if where in self.parked.tables:
                         continue
                     end = frontier.next_offset(place)
                     records = [raw for raw in found.records if raw.position.offset < end]
@@ -244,7 +216,7 @@ class LateTables:
         store, frontier, served, where = self.log.parking, self.frontier, self.served, (table, place)
         if store is None:
             return
-        skips = self.parked.skips_missing(where)
+        skips = where in self.parked.without_missing
         try:
             async with (
                 self._reading_parked,
@@ -265,7 +237,7 @@ class LateTables:
             await served.wait_to_retry()
         except Corrupt as error:
             library_logger().error("parked records are missing", action="stop-table", table=table, reason=str(error))
-            self.parked.note_missing(where, error.message)
+            self.parked.missing[where] = error.message
 
     def _stop(self, where: Where) -> None:
         reader = self._readers.pop(where, None)

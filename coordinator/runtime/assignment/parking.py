@@ -125,7 +125,7 @@ class Parking:
                 self._noticed[where] = item
                 continue
             to_open.setdefault(item.table, []).append(PartitionOffset(*place, item.first_offset))
-            self.parked.put(where, item)
+            self.parked.tables[where] = item
             self.frontier.parked(place, item.table, start_of[place])
             self.late.take_over(item.table, place, item.first_offset, start_of[place])
         return to_open
@@ -166,7 +166,7 @@ class Parking:
         to_park: dict[Partition, list[TableName]] = {}
         for where, offset in offsets.items():
             table, place = where
-            loop, parked = self.served.loops.get(table), self.parked.find(where)
+            loop, parked = self.served.loops.get(table), self.parked.tables.get(where)
             if loop is None:
                 continue
             due = self._is_due(where, loop, since[where], now_s, now_ms)
@@ -186,7 +186,7 @@ class Parking:
             await self._park(place, tables)
 
     def _is_due(self, where: Where, loop: TableLoop, stuck_since_s: float, now_s: float, now_ms: int) -> bool:
-        parked, notice, limits = self.parked.find(where), self._noticed.get(where), self.limits
+        parked, notice, limits = self.parked.tables.get(where), self._noticed.get(where), self.limits
         if parked is not None:  # each owner may have it only briefly
             limits = replace(limits, patience_s=limits.patience_s / 10)
         if notice is not None:  # it may be from an earlier owner
@@ -205,7 +205,7 @@ class Parking:
         is_stuck = loop.is_stuck
         why = self.parked.missing.get(where, _why(loop) if is_stuck else parked.why)
         if why != parked.why:  # an operator fixed one cause, and there is another
-            self.parked.put(where, await self.store.park(replace(parked, why=why), ()))
+            self.parked.tables[where] = await self.store.park(replace(parked, why=why), ())
         if due or is_stuck or where in self.parked.missing:
             return True
         if offset >= parked.next_offset and not self.frontier.rejects_before(where[1], parked.next_offset):
@@ -234,7 +234,7 @@ class Parking:
         if where not in self.late.places:
             read_to = frontier.next_offset(place)
             self.late.take_over(table, place, read_to, read_to)
-        self.parked.put(where, empty)
+        self.parked.tables[where] = empty
         self._given_to[where] = self._resumes_at[where] = frontier.reader_at(place, table)
         frontier.parked(place, table, offset)
         library_logger().error(
@@ -257,7 +257,7 @@ class Parking:
                 async with self.served.turn:
                     end = min(found.next_offset, frontier.next_offset(place))
                     froms = {
-                        table: max(offset, self.parked.of((table, place)).next_offset)
+                        table: max(offset, self.parked.tables[table, place].next_offset)
                         for table, offset in parked_to.items()
                     }
                     records = [raw for raw in found.records if raw.position.offset < end]
@@ -294,8 +294,8 @@ class Parking:
 
     async def _stored(self, where: Where, items: Sequence[_Own]) -> None:
         next_offset = items[-1][0].position.offset + 1
-        after = replace(self.parked.of(where), next_offset=next_offset)
-        self.parked.put(where, await self.store.park(after, [raw for raw, _ in items]))
+        after = replace(self.parked.tables[where], next_offset=next_offset)
+        self.parked.tables[where] = await self.store.park(after, [raw for raw, _ in items])
         self.frontier.parked(where[1], where[0], next_offset)
 
     async def _is_stored_or_rejected(self, where: Where, item: _Own) -> bool:
@@ -316,7 +316,7 @@ class Parking:
 
         A record that the table has received is never rejected, since a root may have decided it.
         """
-        size = self.parked.of(where).size_in_bytes
+        size = self.parked.tables[where].size_in_bytes
         given_to = self._may_be_decided_to(where)
         for number, (raw, record) in enumerate(mine):
             size += record.size_in_bytes

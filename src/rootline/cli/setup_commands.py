@@ -253,7 +253,7 @@ def explain(
     ] = None,
 ) -> None:
     """Explain an error code: what it means, what to do, what not to do."""
-    from rootline.schemas.error_codes import CODES, explained
+    from rootline.schemas.error_codes import CODES
 
     if code is None:
         records = [asdict(item) for item in CODES.values()]
@@ -265,8 +265,7 @@ def explain(
         hint = f"; did you mean {', '.join(near)}?" if near else "; `rootline explain` lists all codes"
         typer.echo(f"error: there is no code {code!r}{hint}", err=True)
         raise typer.Exit(ExitCode.NO)
-    explanation = explained(found)
-    given.line({**asdict(found), "do_not": explanation.do_not}, "\n".join(explanation.lines()))
+    given.line({**asdict(found), "do_not": found.avoid}, "\n".join(found.lines()))
 
 
 def completion(
