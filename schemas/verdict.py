@@ -105,6 +105,22 @@ class DeadLetter(WireModel):
     headers: Headers = ()
 
 
+def letter_of(verdict: Verdict, key: bytes | None, value: bytes, headers: Headers) -> DeadLetter:
+    """The dead letter of a rejected record with these bytes."""
+    return DeadLetter(
+        log=verdict.log,
+        partition=verdict.partition,
+        offset=verdict.offset,
+        intent_id=verdict.intent_id,
+        table=verdict.table,
+        code=verdict.code or "",
+        message=verdict.message or "",
+        key=key,
+        value=value,
+        headers=headers,
+    )
+
+
 def size_of(letter: DeadLetter) -> int:
     """The size of the record in the letter, in bytes."""
     headers = sum(len(name) + len(value or b"") for name, value in letter.headers)

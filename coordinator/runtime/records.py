@@ -57,7 +57,7 @@ from rootline.schemas.identifiers import LogId, LogPosition, LogRecord, TableNam
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import MAINTENANCE_KINDS, IntentKind, IntentLimits
 from rootline.schemas.model_faults import fault_of_model
-from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind, unread_id
+from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind, letter_of, unread_id
 from rootline.tree.draft.batch import Record
 
 _UNDECODED = "?"
@@ -165,11 +165,9 @@ def _size(raw: LogRecord) -> int:
 
 def _rejection(raw: LogRecord, error: Invalid) -> Rejection:
     log, partition, offset = raw.position
-    intent_id = unread_id(log, partition, offset)
-    table = raw.key.decode(errors="replace")[:128] if raw.key else _UNDECODED
     verdict = Verdict(
-        intent_id=intent_id,
-        table=table,
+        intent_id=unread_id(log, partition, offset),
+        table=raw.key.decode(errors="replace")[:128] if raw.key else _UNDECODED,
         kind=VerdictKind.REJECTED,
         log=log,
         partition=partition,
@@ -177,19 +175,7 @@ def _rejection(raw: LogRecord, error: Invalid) -> Rejection:
         code=error.code,
         message=error.message,
     )
-    letter = DeadLetter(
-        log=log,
-        partition=partition,
-        offset=offset,
-        intent_id=intent_id,
-        table=table,
-        code=error.code,
-        message=error.message,
-        key=raw.key,
-        value=raw.value,
-        headers=raw.headers,
-    )
-    return verdict, letter
+    return verdict, letter_of(verdict, raw.key, raw.value, raw.headers)
 
 
 _START_PATIENCE_S: Final = 60.0

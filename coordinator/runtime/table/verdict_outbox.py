@@ -32,7 +32,7 @@ from rootline.schemas.bytes.record_headers import TraceContext, trace_of
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import LogPosition, TableName, Version
 from rootline.schemas.parts.log import PartitionOffset
-from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind, as_asked
+from rootline.schemas.verdict import DeadLetter, Verdict, VerdictKind, as_asked, letter_of
 from rootline.tree.draft.batch import Record
 
 _ROOTS_AT_ONCE_MAX: Final = 16
@@ -69,7 +69,7 @@ class Publication:
         return Publication(
             verdicts=tuple([_told(item) for item in effect.decided]),
             appended_ms=tuple([item.record.appended_ms for item in effect.decided]),
-            letters=tuple([_letter(item, table) for item in rejected]),
+            letters=tuple([_letter(item) for item in rejected]),
             up_to=effect.up_to,
             version=effect.version,
             buffered_bytes=len(effect.decided) * _VERDICT_BYTES + sum([item.record.size_in_bytes for item in rejected]),
@@ -170,19 +170,9 @@ def _answer(item: Decided, table: TableName) -> RecordedRejection:
     return RecordedRejection(item.record.position, item.verdict.code or "", item.verdict.message or "", table)
 
 
-def _letter(item: Decided, table: TableName) -> DeadLetter:
-    return DeadLetter(
-        log=item.verdict.log,
-        partition=item.verdict.partition,
-        offset=item.verdict.offset,
-        intent_id=item.verdict.intent_id,
-        table=table,
-        code=item.verdict.code or "",
-        message=item.verdict.message or "",
-        key=item.record.key,
-        value=item.record.value,
-        headers=item.record.headers,
-    )
+def _letter(item: Decided) -> DeadLetter:
+    record = item.record
+    return letter_of(item.verdict, record.key, record.value, record.headers)
 
 
 TRACES_PER_S_MAX: Final = 100
