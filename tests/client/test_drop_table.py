@@ -57,7 +57,7 @@ def test_the_catalog_shows_what_is_there_now(lake: Lake, flights: TableHandle) -
     async def shown(session: Session) -> list[tuple[list[str], bool]]:
         found = []
         directory = known.setdefault("directory", TableDirectory(session.store))
-        found.append((await directory.tables("demo"), await directory.exists(TableName(flights.name))))
+        found.append((await directory.names("demo"), await directory.exists(TableName(flights.name))))
         assert await directory.namespaces() == (["demo"] if found[0][1] else [])
         return found
 

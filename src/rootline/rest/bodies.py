@@ -210,6 +210,16 @@ class Name(Body):
     namespace: tuple[str, ...]
     name: str
 
+    @property
+    def parent(self) -> str:
+        """The namespace with dots."""
+        return ".".join(self.namespace)
+
+    @property
+    def dotted(self) -> str:
+        """The whole name with dots."""
+        return f"{self.parent}.{self.name}"
+
 
 class Renaming(Body):
     """The specification's `RenameTableRequest`."""

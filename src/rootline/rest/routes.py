@@ -148,7 +148,7 @@ async def _renaming(request: Request) -> Renaming:
     """The body of a request to rename, if its client may write both names."""
     asked, principal = await read_body(request, Renaming), principal_in(request)
     for name in (asked.source, asked.destination):
-        principal.check(Role.WRITE, ".".join(name.namespace))
+        principal.check(Role.WRITE, name.parent)
     return asked
 
 

@@ -13,11 +13,8 @@ from typing import Final, NamedTuple
 
 from rootline.catalog.export_keys import FormatVersion, version_of_metadata
 from rootline.catalog.metadata_log import shown_at
-from rootline.catalog.rest.responses import (
-    Refusal,
-    bad_request,
-    no_such_table,
-)
+from rootline.catalog.rest.catalog import known_name
+from rootline.catalog.rest.responses import Refusal, bad_request
 from rootline.catalog.table_metadata import VERSION, staged_metadata
 from rootline.client.create_drop import create_table, drop_table, restore_table
 from rootline.client.iceberg_tables import adopt_table
@@ -25,7 +22,7 @@ from rootline.client.planned_change import commit_planned
 from rootline.client.session import Commit
 from rootline.library_log import library_logger
 from rootline.rest.appends import ClientAppend
-from rootline.rest.bodies import Name, Renaming, TableToCreate, TableToRegister, Updates
+from rootline.rest.bodies import Renaming, TableToCreate, TableToRegister, Updates
 from rootline.rest.refusals import about, refusal_of_change, requirement_failed, table_exists
 from rootline.rest.table_changes import (
     ShownTable,
@@ -92,7 +89,7 @@ async def commit(
     writing: Writing, namespace: str, name: str, asked: Updates, format_version: FormatVersion | None
 ) -> bytes:
     """Commit an engine's updates as one intent, or none if they change nothing. Raises `Refusal`."""
-    table = _named(namespace, name)
+    table = known_name(namespace, name)
     with about(table):
         wanted = parsed_commit(table, asked)
 
@@ -127,7 +124,7 @@ async def commit(
 
 async def drop(writing: Writing, namespace: str, name: str, *, is_purge: bool) -> None:
     """Drop a table. A purge deletes its files too. Raises `Refusal`."""
-    table = _named(namespace, name)
+    table = known_name(namespace, name)
     await writing.head(table)
     with about(table):
         await drop_table(writing.session, writing.stamp, table, is_purge=is_purge, timeout_s=writing.timeout_s)
@@ -135,10 +132,10 @@ async def drop(writing: Writing, namespace: str, name: str, *, is_purge: bool) -
 
 async def rename(writing: Writing, asked: Renaming) -> None:
     """Refuse to rename a table, with the reason that an engine expects."""
-    source, destination = _named(*_parts(asked.source)), ".".join(_parts(asked.destination))
+    source, destination = known_name(asked.source.parent, asked.source.name), asked.destination.dotted
     await writing.head(source)
     try:
-        await _free_name(writing, *_parts(asked.destination))
+        await _free_name(writing, asked.destination.parent, asked.destination.name)
     except Refusal as refusal:
         if refusal.status == 409:
             what = "View" if await _state(writing, table_name(destination)) is NameState.VIEW else "Table"
@@ -324,21 +321,6 @@ async def _free_name(writing: Writing, namespace: str, name: str) -> _FreeName:
         if state is NameState.VIEW:
             raise Invalid("name-is-view", f"{table} is a view: choose another name")
     return _FreeName(table, Version(0) if root is None else root.header.version)
-
-
-def _named(namespace: str, name: str) -> TableName:
-    """The name of an existing table. Raises `Refusal`: no table can have it."""
-    try:
-        table = table_name(f"{namespace}.{name}")
-    except Invalid:
-        raise no_such_table(namespace, name) from None
-    if name_in_namespace(table) != name:
-        raise no_such_table(namespace, name)
-    return table
-
-
-def _parts(name: Name) -> tuple[str, str]:
-    return ".".join(name.namespace), name.name
 
 
 def _fresh_uuid(writing: Writing) -> uuid.UUID:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from pydantic import JsonValue
 
+from rootline.catalog.rest.catalog import known_name
 from rootline.catalog.rest.responses import Refusal, bad_request, no_such_view, view_for_engines
 from rootline.client import view_handle
 from rootline.rest.bodies import (
@@ -24,7 +25,6 @@ from rootline.rest.bodies import (
     AddViewVersion,
     AssignUuid,
     Body,
-    Name,
     RemoveProperties,
     Renaming,
     SetCurrentViewVersion,
@@ -77,7 +77,7 @@ async def commit(writing: Writing, namespace: str, name: str, asked: ViewUpdates
     Raises:
         Refusal: there is no such view, a requirement fails, or the updates cannot be made.
     """
-    session, known = writing.session, _known(namespace, name)
+    session, known = writing.session, known_name(namespace, name, no_such_view)
     deadline_s = session.environment.monotonic_s() + writing.timeout_s
     with _about_view(namespace, name):
         while True:
@@ -103,7 +103,7 @@ async def commit(writing: Writing, namespace: str, name: str, asked: ViewUpdates
 
 async def drop(writing: Writing, namespace: str, name: str) -> None:
     """Drop a view. Raises `Refusal`: there is no such view."""
-    known = _known(namespace, name)
+    known = known_name(namespace, name, no_such_view)
     with _about_view(namespace, name):
         await view_handle.drop_view(writing.session, writing.stamp, known, timeout_s=writing.timeout_s)
 
@@ -111,12 +111,12 @@ async def drop(writing: Writing, namespace: str, name: str) -> None:
 async def rename(writing: Writing, asked: Renaming) -> None:
     """Refuse to rename a view, with the reason that an engine expects."""
     catalog, (source, destination) = writing.catalog, (asked.source, asked.destination)
-    await catalog.view_exists(_namespace(source), source.name)
-    await catalog.namespace(_namespace(destination))
-    words = f"Cannot rename {_shown(source)} to {_shown(destination)}."
+    await catalog.view_exists(source.parent, source.name)
+    await catalog.namespace(destination.parent)
+    words = f"Cannot rename {source.dotted} to {destination.dotted}."
     await _check_free(
         writing,
-        _namespace(destination),
+        destination.parent,
         destination.name,
         of_view=f"{words} View already exists",
         of_table=f"{words} Table already exists",
@@ -277,15 +277,6 @@ def _about_view(namespace: str, name: str) -> Iterator[None]:
         raise
 
 
-def _known(namespace: str, name: str) -> TableName:
-    """A view's full name. Raises `Refusal`: no view can have it."""
-    with suppress(Invalid):
-        found = table_name(f"{namespace}.{name}")
-        if namespace_of(found) == namespace:
-            return found
-    raise no_such_view(namespace, name)
-
-
 def _code(refusal: Refusal) -> str:
     cause = refusal.__cause__
     return cause.code if isinstance(cause, RootlineError) else ""
@@ -301,11 +292,3 @@ async def _check_free(writing: Writing, namespace: str, name: str, *, of_view: s
                 raise
         else:
             raise Refusal(409, "AlreadyExistsException", f"{words}; choose another name")
-
-
-def _namespace(name: Name) -> str:
-    return ".".join(name.namespace)
-
-
-def _shown(name: Name) -> str:
-    return f"{_namespace(name)}.{name.name}"

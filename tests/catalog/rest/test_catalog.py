@@ -64,9 +64,9 @@ async def test_roots_are_read_once_to_tell_tables_from_views() -> None:
     async with tables() as store:
         directory = TableDirectory(store)
         assert await directory.namespaces() == ["a", "d"]
-        assert await directory.tables("a") == ["b", "c"]
+        assert await directory.names("a") == ["b", "c"]
         store.calls.clear()
-        assert (await directory.namespaces(), await directory.tables("a")) == (["a", "d"], ["b", "c"])
+        assert (await directory.namespaces(), await directory.names("a")) == (["a", "d"], ["b", "c"])
         # the warehouse and a table of each namespace; then the namespace and each table of it, which may be dropped
         assert [operation for operation, _ in store.calls] == ["folders", "list", "list", "folders", "list", "list"]
 

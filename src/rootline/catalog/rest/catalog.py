@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,6 +25,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from rootline.catalog.export_keys import ExportFolder, FormatVersion, format_of
 from rootline.catalog.rest.responses import (
     NO_TABLE,
+    Refusal,
     SnapshotMode,
     etag_of,
     is_known,
@@ -109,21 +110,23 @@ class TableDirectory:
             return None
         async with self._places:
             state = await read_namespace(self._store, name)
-        if state.is_there or await self.tables(name) or await self.views(name) or await self.below(name):
+        if state.is_there or await self._has_names(name) or await self.below(name):
             return dict(state.properties)
         return None
 
-    async def tables(self, namespace: str) -> list[str]:
-        """The names of the tables in `namespace`, without it, ascending. Empty if there is no such namespace.
+    async def names(self, namespace: str, state: NameState = NameState.TABLE) -> list[str]:
+        """The names of the tables, or of the views, in `namespace`, without it, ascending; empty without a namespace.
 
         Raises:
             Unavailable: `store-unavailable`.
         """
-        return await self._names_of(namespace, NameState.TABLE)
-
-    async def views(self, namespace: str) -> list[str]:
-        """The names of the views in `namespace`, with the rules of `tables`."""
-        return await self._names_of(namespace, NameState.VIEW)
+        if namespace_in(namespace) is None:
+            return []
+        async with self._places:
+            folders = await self._store.folders(f"{namespace}/")
+        names = [name for folder in folders if (name := table_in(folder)) is not None]
+        found = await asyncio.gather(*(self._state_in_turn(name) for name in names))
+        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there is state)
 
     async def exists(self, name: TableName, state: NameState = NameState.TABLE) -> bool:
         """Whether the warehouse has the table or view `name` now.
@@ -132,15 +135,6 @@ class TableDirectory:
             Unavailable: `store-unavailable`.
         """
         return await self._state_of(name) is state
-
-    async def _names_of(self, namespace: str, state: NameState) -> list[str]:
-        if namespace_in(namespace) is None:
-            return []
-        async with self._places:
-            folders = await self._store.folders(f"{namespace}/")
-        names = [name for folder in folders if (name := table_in(folder)) is not None]
-        found = await asyncio.gather(*(self._state_in_turn(name) for name in names))
-        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there is state)
 
     async def _state_of(self, name: TableName) -> NameState | None:
         head = await find_head(self._store, name)
@@ -159,6 +153,9 @@ class TableDirectory:
         self._known[name] = _Seen(root.header.version, root.header.name.state)
         return root.header.name.state
 
+    async def _has_names(self, namespace: NamespaceName) -> bool:
+        return bool(await self.names(namespace) or await self.names(namespace, NameState.VIEW))
+
     async def _state_in_turn(self, name: TableName) -> NameState | None:
         async with self._places:
             return await self._state_of(name)
@@ -169,7 +166,7 @@ class TableDirectory:
                 if await self._state_in_turn(known) in (NameState.TABLE, NameState.VIEW):
                     return True
                 break
-        if await self.tables(name) or await self.views(name):
+        if await self._has_names(name):
             return True
         async with self._places:
             return await is_created(self._store, name)
@@ -337,24 +334,16 @@ class RestCatalog:
             raise no_such_namespace(namespace)
         return found
 
-    async def tables(self, namespace: str) -> list[str]:
-        """The names of the namespace's tables, ascending. Raises `Refusal`: there is no such namespace."""
-        found = await self._directory.tables(namespace)
-        if not found:
-            await self.namespace(namespace)
-        return found
-
-    async def views(self, namespace: str) -> list[str]:
-        """The names of the namespace's views, ascending. Raises `Refusal`: there is no such namespace."""
-        found = await self._directory.views(namespace)
+    async def names(self, namespace: str, state: NameState) -> list[str]:
+        """The names of the namespace's tables or views, ascending. Raises `Refusal`: there is no such namespace."""
+        found = await self._directory.names(namespace, state)
         if not found:
             await self.namespace(namespace)
         return found
 
     async def view_exists(self, namespace: str, name: str) -> None:
         """Return if the view exists. Raises `Refusal` if it does not."""
-        checked = _name(namespace, name)
-        if checked is None or not await self._directory.exists(checked, NameState.VIEW):
+        if not await self._directory.exists(known_name(namespace, name, no_such_view), NameState.VIEW):
             raise no_such_view(namespace, name)
 
     async def view(self, namespace: str, name: str) -> bytes:
@@ -365,16 +354,16 @@ class RestCatalog:
             Corrupt: it cannot be read.
             Unavailable: the store does not respond.
         """
-        checked = _name(namespace, name)
-        root = None if checked is None else await newest_root(self._store, checked)
-        if checked is None or root is None or root.header.name.state is not NameState.VIEW:
+        checked = known_name(namespace, name, no_such_view)
+        root = await newest_root(self._store, checked)
+        if root is None or root.header.name.state is not NameState.VIEW:
             raise no_such_view(namespace, name)
         key = root_key(checked, root.header.version)
         return view_body(view_of(root.header), f"{self._exporter.base_url}/{key}")
 
     async def table_exists(self, namespace: str, name: str) -> None:
         """Return if the table exists. Raises `Refusal` if it does not."""
-        if not await self._directory.exists(_table(namespace, name)):
+        if not await self._directory.exists(known_name(namespace, name)):
             raise no_such_table(namespace, name)
 
     async def reach(self) -> None:
@@ -398,7 +387,7 @@ class RestCatalog:
             Corrupt: an object that the export is made from is damaged.
             Unavailable: the store does not respond, or the export is not done in time.
         """
-        table = _table(namespace, name)
+        table = known_name(namespace, name)
         making = asyncio.ensure_future(self._export(table, format_version or self._default_format, committed))
         self._making.add(making)
         making.add_done_callback(self._made)
@@ -481,16 +470,10 @@ class RestCatalog:
             making.exception()  # retrieved: the caller has it, or has stopped waiting
 
 
-def _table(namespace: str, name: str) -> TableName:
-    found = _name(namespace, name)
-    if found is None:
-        raise no_such_table(namespace, name)
-    return found
-
-
-def _name(namespace: str, name: str) -> TableName | None:
-    try:
+def known_name(namespace: str, name: str, missing: Callable[[str, str], Refusal] = no_such_table) -> TableName:
+    """The name of an existing table or view. Raises what `missing` returns: none can have it."""
+    with suppress(Invalid):
         found = table_name(f"{namespace}.{name}")
-    except Invalid:
-        return None
-    return found if namespace_of(found) == namespace else None  # else the name has a dot
+        if namespace_of(found) == namespace:  # else `name` has a dot
+            return found
+    raise missing(namespace, name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from starlette.applications import Starlette
@@ -38,6 +39,7 @@ from rootline.catalog.rest.responses import (
 )
 from rootline.library_log import library_logger
 from rootline.schemas.identifiers import TableName
+from rootline.schemas.parts.name import NameState
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -149,9 +151,9 @@ def catalog_app(served: ServedCatalog) -> Starlette:
         one = f"{prefix}/namespaces/{{namespace}}"
         add(f"{prefix}/namespaces", "namespaces", READS, handlers.namespaces)
         add(one, "namespace", READS, handlers.namespace)
-        add(f"{one}/tables", "tables", READS, handlers.tables)
+        add(f"{one}/tables", "tables", READS, partial(handlers.names, state=NameState.TABLE))
         add(f"{one}/tables/{{table}}", "table", READS, handlers.table)
-        add(f"{one}/views", "views", READS, handlers.views)
+        add(f"{one}/views", "views", READS, partial(handlers.names, state=NameState.VIEW))
         add(f"{one}/views/{{view}}", "view", READS, handlers.view)
         for route in served.writing:
             add(f"{prefix}{route.path}", route.label, [route.method], route.handler, route.needs)
@@ -190,10 +192,10 @@ class _Handlers:
         namespace = namespace_in(request)
         return _found(request, namespace_body(namespace, await self._carry(self._catalog.namespace(namespace))))
 
-    async def tables(self, request: Request) -> Response:
+    async def names(self, request: Request, state: NameState) -> Response:
         format_in(request)
         namespace = namespace_in(request)
-        names = await self._carry(self._catalog.tables(namespace))
+        names = await self._carry(self._catalog.names(namespace, state))
         return _listed(request, lambda *page: identifiers_body(namespace, *page), names)
 
     async def table(self, request: Request) -> Response:
@@ -210,12 +212,6 @@ class _Handlers:
         if loaded.body is None:
             return Response(status_code=304, headers={"ETag": loaded.etag})
         return Response(loaded.body, media_type=_JSON, headers={"ETag": loaded.etag})
-
-    async def views(self, request: Request) -> Response:
-        format_in(request)
-        namespace = namespace_in(request)
-        names = await self._carry(self._catalog.views(namespace))
-        return _listed(request, lambda *page: identifiers_body(namespace, *page), names)
 
     async def view(self, request: Request) -> Response:
         format_in(request)
