@@ -1,9 +1,9 @@
-"""The memory of an exporter: its knowledge of each table, of sweeps, and the requests of one export.
+"""The memory of an exporter: its knowledge of each table and of sweeps.
 
 A *unit* is the part of a table that one manifest describes (`manifest_writer`).
 
 Owns: the content and lifetime of this memory, filling it from the newest stored export, the salt that sweeps require in
-names, the count of requests, storing an object that may exist. Does not own: making an export (`exporter`), sweeps
+names, storing an object that may exist. Does not own: making an export (`exporter`), sweeps
 (`rootline.workers`), names and bytes of objects.
 Invariants: when a sweep changed the head, knowledge of stored objects is dropped. The memory is bounded: for each table
 it has the manifests of its newest export and a few finished exports, and the table with the oldest export is dropped
@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from typing_extensions import override
-
 from rootline.catalog.adoption_plan import AdoptedHistory, read_history
 from rootline.catalog.export_keys import (
     ExportFolder,
@@ -39,7 +37,7 @@ from rootline.catalog.export_keys import (
 from rootline.catalog.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
 from rootline.catalog.metadata_log import StoredLog
 from rootline.catalog.table_metadata import SnapshotJson, Specs, StoredMetadata, damaged, read_metadata
-from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
+from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.location_pages import CONDEMNED_PAGES
 from rootline.schemas.identifiers import ObjectKey, SnapshotId, TableName, Version
 from rootline.schemas.parts.locations import Condemned
@@ -336,56 +334,6 @@ class ExportCost:
     gets: int = 0
     puts: int = 0
     bytes_written: int = 0
-
-    def __add__(self, other: ExportCost) -> ExportCost:
-        return ExportCost(
-            self.lists + other.lists,
-            self.gets + other.gets,
-            self.puts + other.puts,
-            self.bytes_written + other.bytes_written,
-        )
-
-
-class ExportRequests(ObjectStore):
-    """An object store that counts its requests."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._lists = self._gets = self._puts = self._bytes = 0
-
-    @property
-    def cost(self) -> ExportCost:
-        """The cost so far."""
-        return ExportCost(self._lists, self._gets, self._puts, self._bytes)
-
-    @override
-    async def get(self, key: ObjectKey) -> StoredObject | None:
-        self._gets += 1
-        return await self._store.get(key)
-
-    @override
-    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
-        self._lists += 1
-        return await self._store.list(prefix, limit=limit)
-
-    @override
-    async def stored_ms(self, key: ObjectKey) -> int | None:
-        self._gets += 1
-        return await self._store.stored_ms(key)
-
-    @override
-    async def folders(self, prefix: str) -> Sequence[str]:
-        self._lists += 1
-        return await self._store.folders(prefix)
-
-    @override
-    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        self._puts += 1
-        self._bytes += len(body)
-        return await self._store.put_if_absent(key, body, after=after)
-
-    async def close(self) -> None:
-        """Do nothing: the store belongs to the caller."""
 
 
 async def write(store: ObjectStore, key: ObjectKey, body: bytes, is_same: Callable[[bytes, bytes], bool]) -> bytes:

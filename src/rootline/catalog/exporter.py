@@ -22,7 +22,6 @@ from rootline.catalog.export_memory import (
     Clock,
     ExportCost,
     ExportMemory,
-    ExportRequests,
     Moment,
     TableMemory,
 )
@@ -184,8 +183,7 @@ class TableExporter:
         version: Version | None,
         committed: Version | None = None,
     ) -> ExportedTable:
-        requests = ExportRequests(self._store)
-        reads = PlanningReads(requests, self._cache)
+        reads = PlanningReads(self._store, self._cache)
         began, head = self._clock(), None
         if version is None:
             head = None if committed is None else self._known_head(table, format_version, committed)
@@ -208,7 +206,7 @@ class TableExporter:
             metadata_location=memory.folder.absolute(memory.folder.metadata(shown)),
             metadata=stored.body,
             snapshot_timestamp_ms=stored.timestamp_ms,
-            cost=requests.cost,
+            cost=ExportCost(reads.requests.lists, reads.requests.gets, reads.puts, reads.bytes_put),
             asked_version=version,
         )
 

@@ -18,13 +18,13 @@ from pyiceberg.table import StaticTable
 
 from rootline.adapters.open import open_store
 from rootline.catalog.export_keys import FormatVersion
-from rootline.catalog.export_memory import FINISHED_MAX, ExportRequests, Moment
+from rootline.catalog.export_memory import FINISHED_MAX, Moment
 from rootline.catalog.exporter import RECENT_S, ExportCost, ExportedTable, TableExporter
 from rootline.connect import connect
 from rootline.ports.object_store import ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
-from rootline.testing.object_stores import PUT_FAULTS, Fault, Operation
+from rootline.testing.object_stores import PUT_FAULTS, Fault, FaultyObjectStore, Operation
 from tests.catalog.exported_lake import (
     SCHEMA,
     TABLE,
@@ -205,11 +205,11 @@ def test_exporters_side_by_side_agree(grown: ExportedLake) -> None:
     assert sorted_rows(read) == sorted_rows(grown.table.scan().to_arrow())
 
 
-class SlowStore(ExportRequests):
+class SlowStore(FaultyObjectStore):
     """Answers after a while, and notes how many requests of each kind ran at the same time."""
 
     def __init__(self, store: ObjectStore) -> None:
-        super().__init__(store)
+        super().__init__(store, lambda _, __: None)
         self.running: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
         self.keys: list[str] = []
@@ -267,11 +267,11 @@ def test_callers_at_the_same_time_share_one_making(grown: ExportedLake) -> None:
     assert others == [ExportCost()] * 4
 
 
-class HeldStore(ExportRequests):
+class HeldStore(FaultyObjectStore):
     """Stores no metadata.json before it is released."""
 
     def __init__(self, store: ObjectStore) -> None:
-        super().__init__(store)
+        super().__init__(store, lambda _, __: None)
         self.is_held, self.is_released = asyncio.Event(), asyncio.Event()
         self.made: list[ObjectKey] = []
 

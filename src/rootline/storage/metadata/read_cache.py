@@ -254,13 +254,16 @@ class PlanRequests:
 
 
 class PlanningReads(ObjectStore):
-    """An object store that takes immutable metadata from the cache, and counts the other requests."""
+    """An object store that takes immutable metadata from the cache, and counts the other requests.
+
+    `puts`: how many objects it was given to store, of `bytes_put` bytes together.
+    """
 
     def __init__(self, store: ObjectStore, cache: ReadCache) -> None:
         self._store = store
         self._cache = cache
         self._fresh: dict[ObjectKey, bytes] = {}
-        self._lists = self._gets = self._leaves = 0
+        self._lists = self._gets = self._leaves = self.puts = self.bytes_put = 0
 
     @property
     def requests(self) -> PlanRequests:
@@ -304,6 +307,8 @@ class PlanningReads(ObjectStore):
 
     @override
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        self.puts += 1
+        self.bytes_put += len(body)
         return await self._store.put_if_absent(key, body, after=after)
 
     async def close(self) -> None:
