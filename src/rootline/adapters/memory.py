@@ -190,10 +190,6 @@ class MemoryIntentLog(IntentLog):
         self._changed = asyncio.Event()
 
     @override
-    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
-
-    @override
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:

@@ -55,10 +55,6 @@ class LogOnDemand(IntentSink, VerdictSource):
         self._log: WriterLog | None = None
 
     @override
-    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        return await (await self._introduced()).publish(key, value, oldest_file_ms=oldest_file_ms)
-
-    @override
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:

@@ -34,7 +34,7 @@ class IntentSink(Protocol):
 
         `oldest_file_ms`: the upload time of the oldest file that the intent adds, by the store's clock.
         """
-        ...
+        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
 
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None

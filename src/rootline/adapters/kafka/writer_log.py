@@ -84,10 +84,6 @@ class KafkaIntentSink(IntentSink):
         return self.known_identity
 
     @override
-    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
-
-    @override
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:
@@ -426,11 +422,6 @@ class KafkaWriterLog(IntentSink, VerdictSource, KnowsItsLake):
     async def introduce(self, lake: Lake) -> None:
         """Name the lake in every record from now on. Coordinators reject records that name another lake."""
         self._sink.lake = lake
-
-    @override
-    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        await self._verdicts.start()
-        return await self._sink.publish(key, value, oldest_file_ms=oldest_file_ms)
 
     @override
     async def publish_many(

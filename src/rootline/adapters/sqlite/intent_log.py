@@ -82,10 +82,6 @@ class SqliteIntentLog(IntentLog, KnowsItsLake, MayGoBack):
         self._thread.start()
 
     @override
-    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
-        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
-
-    @override
     async def publish_many(
         self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
     ) -> list[LogPosition]:
