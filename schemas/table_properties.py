@@ -246,7 +246,6 @@ def checked_number(properties: Mapping[str, str], name: str, default: int) -> in
     return default if text is None else int(text)
 
 
-def checked_switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Whether property `name` is `true`, or `default` when it is not set. Raises `Invalid` (`property-invalid`)."""
-    text = checked(properties, name)
-    return default if text is None else text == "true"
+def checked_switch(properties: Mapping[str, str], name: str) -> bool:
+    """Whether property `name` is `true`. Raises `Invalid` (`property-invalid`)."""
+    return checked(properties, name) == "true"

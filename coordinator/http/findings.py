@@ -221,14 +221,12 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
     yield from _each(
         now,
         "quarantined",
-        "bad",
         "is quarantined",
         "Run `rootline check {}`, repair the damage that it reports, then run `rootline quarantine lift {}`.",
     )
     yield from _each(
         now,
         "damaged",
-        "bad",
         "cannot be read",
         "Run `rootline check {}`, and restore the object from the bucket's versions or a backup. Do not restart its "
         "coordinator before that: its next commit writes a new root from memory.",
@@ -236,14 +234,12 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
     yield from _each(
         now,
         "parked",
-        "bad",
         "is parked",
         "Fix the cause, then run `rootline quarantine lift {}`. Do not republish its intents: they are stored.",
     )
     yield from _each(
         now,
         "delayed",
-        "bad",
         "cannot commit",
         "Check the store that the reason names. Nothing is lost: the coordinator retries automatically.",
     )
@@ -287,13 +283,13 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
         )
 
 
-def _each(now: Situation, state: str, severity: str, says: str, do: str) -> Iterator[Finding]:
+def _each(now: Situation, state: str, says: str, do: str) -> Iterator[Finding]:
     found = [row for row in now.rows if row.state == state]
     for row in found[:_EACH_MAX]:
-        yield Finding(severity, f"{row.name} {says}", row.why, do.replace("{}", row.name), row.name, code_in(row.why))
+        yield Finding("bad", f"{row.name} {says}", row.why, do.replace("{}", row.name), row.name, code_in(row.why))
     if len(found) > _EACH_MAX:
         rest = found[_EACH_MAX:]
-        yield Finding(severity, f"{len(rest):,} more tables: {state}", _names(rest), "Filter the list by this state.")
+        yield Finding("bad", f"{len(rest):,} more tables: {state}", _names(rest), "Filter the list by this state.")
 
 
 def _of_lag(now: Situation) -> Iterator[Finding]:

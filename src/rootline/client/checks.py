@@ -75,13 +75,13 @@ def namespace(name: object) -> NamespaceName:
     return namespace_name(name)
 
 
-def filter_text(where: object, name: str = "where") -> str | None:
+def filter_text(where: object) -> str | None:
     """A filter as text, or `None`. Raises `filter-invalid`."""
     if where is None:
         return None
     if isinstance(where, str):
-        return _storable(where, name, "filter-invalid")
-    raise _refused("filter-invalid", name, where, "a text such as \"carrier = 'UA'\"")
+        return _storable(where, "where", "filter-invalid")
+    raise _refused("filter-invalid", "where", where, "a text such as \"carrier = 'UA'\"")
 
 
 def deleting_filter(where: object) -> str:
@@ -179,11 +179,6 @@ def one_of(value: object, kind: type[T], name: str, wanted: str) -> T:
     if not isinstance(value, kind):
         raise _refused(_CODE, name, value, wanted)
     return value
-
-
-def one_of_or_none(value: object, kind: type[T], name: str, wanted: str) -> T | None:
-    """A value of this type, or `None`."""
-    return None if value is None else one_of(value, kind, name, f"{wanted}, or None")
 
 
 def write_options(

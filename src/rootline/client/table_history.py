@@ -216,7 +216,8 @@ class TableHistory(ForeignNames):
         if data_files is not None and data_files not in known:
             raise Invalid("setting-invalid", f"data_files={data_files!r:.80}: give one of {', '.join(known)}")
         closely = DataFiles(data_files or DataFiles.LISTED)
-        checks.one_of_or_none(summary, CheckSummary, "summary", "a CheckSummary")
+        if summary is not None:
+            checks.one_of(summary, CheckSummary, "summary", "a CheckSummary, or None")
         if progress is not None and not callable(progress):
             raise Invalid("setting-invalid", f"progress={progress!r:.80}: give a function that takes the summary")
 

@@ -244,7 +244,7 @@ def purge_due_ms(head: RootHeader, definition: TableDefinition) -> int | None:
     """
     if not head.is_tombstone or head.name.drops[-1].is_purged:
         return None
-    if not checked_switch(definition.properties, SWEEP_PROPERTY, default=False):
+    if not checked_switch(definition.properties, SWEEP_PROPERTY):
         return None
     checked_number(definition.properties, KEPT_PROPERTY, KEPT_S_DEFAULT)
     return kept_until_ms(head.name.drops[-1], definition)

@@ -58,7 +58,7 @@ class ExpiryLimits:
         defaults = ExpiryLimits()
         retention_s = checked_number(properties, "rootline.expire.root-retention-seconds", defaults.root_retention_s)
         return ExpiryLimits(
-            is_on=checked_switch(properties, EXPIRE, default=False),
+            is_on=checked_switch(properties, EXPIRE),
             all_s=checked_number(properties, "rootline.expire.all-seconds", defaults.all_s),
             all_versions=checked_number(properties, "rootline.expire.all-versions", defaults.all_versions),
             minutes_s=checked_number(properties, "rootline.expire.by-minute-seconds", defaults.minutes_s),
@@ -259,5 +259,5 @@ class SweepLimits:
             checked_number(properties, INTERVAL_PROPERTY, INTERVAL_S_DEFAULT),
             1000 * max(asked_s, orphan_age_s({}, max(records_s, LOG_RETENTION_S_MIN))),
             1000 * max(scan_s, SCAN_RETENTION_S_MIN),
-            of_clients=checked_switch(properties, CLIENT_FILES_PROPERTY, default=False),
+            of_clients=checked_switch(properties, CLIENT_FILES_PROPERTY),
         )

@@ -350,7 +350,7 @@ class ClientAppend:
         return Refusal(500, "CommitStateUnknownException", f"{words}: {reason}: load the table to find out")
 
     def _reads(self, definition: TableDefinition) -> ClientReads:
-        is_swept = checked_switch(definition.properties, CLIENT_FILES_PROPERTY, default=False)
+        is_swept = checked_switch(definition.properties, CLIENT_FILES_PROPERTY)
         folder = ClientFolder(self.table, self._shown(definition).location, is_swept)
         return ClientReads(self.writing.session.store, folder, self.writing.commits)
 

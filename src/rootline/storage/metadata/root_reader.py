@@ -172,16 +172,14 @@ def _definition(body: bytes, location: str) -> TableDefinition:
     return TableDefinition.from_json(body, name=location)
 
 
-async def newest_root(store: ObjectStore, name: TableName, known: Root | None = None) -> Root | None:
+async def newest_root(store: ObjectStore, name: TableName) -> Root | None:
     """The newest root of a name, or `None` if it has no root. The tombstone of a dropped table is a root, too.
-
-    `known`: see `read_root`.
 
     Raises:
         Corrupt: as in `read_root`.
         Unavailable: `store-unavailable`.
     """
-    return await at_head(store, name, lambda head: read_root(store, name, head.version, known=known))
+    return await at_head(store, name, lambda head: read_root(store, name, head.version))
 
 
 async def table_root(store: ObjectStore, name: TableName, known: Root | None = None) -> Root:
