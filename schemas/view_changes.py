@@ -12,7 +12,8 @@ Source: the Iceberg view specification, format version 1, intents page, "Views",
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeVar
 from uuid import UUID
@@ -263,9 +264,10 @@ def _trimmed(body: dict[str, object], name: str) -> ViewMetadata:
     return view
 
 
-def _checked(kind: type[_Model], body: object, name: str) -> _Model:
+@contextmanager
+def _invalid_view(name: str) -> Iterator[None]:
     try:
-        return kind.model_validate_json(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
+        yield
     except UnicodeEncodeError as error:
         raise Invalid("view-invalid", f"{name}: it has half a character in a text: correct it") from error
     except ValidationError as error:
@@ -274,6 +276,11 @@ def _checked(kind: type[_Model], body: object, name: str) -> _Model:
         raise Invalid(
             "view-invalid", f"{name}: it has a number that is too large ({error!s:.200}): correct it"
         ) from error
+
+
+def _checked(kind: type[_Model], body: object, name: str) -> _Model:
+    with _invalid_view(name):
+        return kind.model_validate_json(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
 
 
 def _json_of(view: ViewMetadata) -> dict[str, object]:
@@ -285,7 +292,6 @@ def _items(found: object) -> list[object]:
 
 
 _NESTING_MAX: Final = 128
-_Request = TypeVar("_Request", bound=BaseModel)
 
 
 class _Asked(BaseModel):
@@ -383,15 +389,11 @@ def changed_view(view: ViewMetadata, text: str, now_ms: int, *, name: str) -> Vi
     return view
 
 
-def _read(kind: type[_Request], text: str, name: str) -> _Request:
-    try:
+def _read(kind: type[_Model], text: str, name: str) -> _Model:
+    with _invalid_view(name):
         body = text.encode()
         check_size(body, name)
         return kind.model_validate_json(body)
-    except UnicodeEncodeError as error:
-        raise Invalid("view-invalid", f"{name}: it has half a character in a text: correct it") from error
-    except ValidationError as error:
-        raise Invalid("view-invalid", f"{name}: {fault_of_model(error)}: correct it") from error
 
 
 def _check_nesting(version: AskedVersion, name: str) -> None:
