@@ -20,7 +20,7 @@ from rootline.ports.object_store import Predecessor, PutReply
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from tests.hosting.hosted_store import HostedStore
-from tests.kafka.shared_log import SharedLog
+from tests.kafka.shared_log import SharedLog, in_environment
 from tests.services.kafka_service import KafkaService
 
 pytestmark = pytest.mark.slow
@@ -110,7 +110,7 @@ def test_a_log_on_kafka_without_a_coordinator_is_told_so(
     folder: Path, kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = SharedLog(folder, kafka_service.with_topics())
-    shared.name_in(monkeypatch)
+    in_environment(shared.settings, monkeypatch)
     with shared.open() as lake:
         message = told(lake)
         for _ in range(20):

@@ -39,6 +39,13 @@ NAMES = (
 )
 
 
+def in_environment(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
+    """Tell this process where the topics are, as an operator does."""
+    for name in NAMES:
+        monkeypatch.setenv(f"ROOTLINE_KAFKA__{name.upper()}", str(getattr(settings, name)))
+    return settings
+
+
 @dataclass(frozen=True)
 class SharedLog:
     """`words`: what names it on the command line."""
@@ -52,11 +59,6 @@ class SharedLog:
 
     def open(self) -> Lake:
         return connect(self.folder, log=self.settings.url)
-
-    def name_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Tell this process where the topics are, as an operator does."""
-        for name in NAMES:
-            monkeypatch.setenv(f"ROOTLINE_KAFKA__{name.upper()}", str(getattr(self.settings, name)))
 
     def decide(self, verdicts: Sequence[Verdict], letters: Sequence[DeadLetter] = ()) -> None:
         """Publish verdicts as a coordinator does."""

@@ -17,6 +17,7 @@ from rootline.schemas.intent import Intent
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.kafka.reading import records_on
+from tests.kafka.shared_log import in_environment
 from tests.services.kafka_service import KafkaService
 from tests.support.decided import APPEND, letter_on
 
@@ -26,17 +27,7 @@ pytestmark = pytest.mark.services
 @pytest.fixture
 def named(kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """Topics that do not exist, named by the environment."""
-    settings = kafka_service.settings()
-    for name in (
-        "intents_topic",
-        "verdicts_topic",
-        "dead_letters_topic",
-        "frontiers_topic",
-        "parked_topic",
-        "group_id",
-    ):
-        monkeypatch.setenv(f"ROOTLINE_KAFKA__{name.upper()}", getattr(settings, name))
-    return settings
+    return in_environment(kafka_service.settings(), monkeypatch)
 
 
 def test_topics_are_missing_then_made_then_right(run: Run, named: KafkaSettings) -> None:

@@ -16,7 +16,7 @@ from rootline.schemas.intent import Intent
 from tests.cli.conftest import Result, Run
 from tests.cli.conftest import run as run
 from tests.kafka.reading import records_on
-from tests.kafka.shared_log import SharedLog
+from tests.kafka.shared_log import SharedLog, in_environment
 from tests.services.kafka_service import KafkaService
 from tests.support.decided import verdict_on
 from tests.support.small_intents import TABLE, adding, removing
@@ -69,7 +69,7 @@ class Lake:
 def lake(kafka_service: KafkaService, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Lake:
     log = SharedLog(tmp_path / "lake", kafka_service.with_topics())
     log.folder.mkdir()
-    log.name_in(monkeypatch)
+    in_environment(log.settings, monkeypatch)
     return Lake(log, run)
 
 

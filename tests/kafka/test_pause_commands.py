@@ -18,7 +18,7 @@ from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.identifiers import TableName
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
-from tests.kafka.shared_log import SharedLog
+from tests.kafka.shared_log import SharedLog, in_environment
 from tests.services.kafka_service import KafkaService
 from tests.support.small_intents import TABLE
 
@@ -30,7 +30,7 @@ PATIENCE_S = 90.0
 def log(kafka_service: KafkaService, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> SharedLog:
     found = SharedLog(tmp_path / "lake", kafka_service.with_topics(partitions=1))
     found.folder.mkdir()
-    found.name_in(monkeypatch)
+    in_environment(found.settings, monkeypatch)
     return found
 
 

@@ -15,6 +15,7 @@ from rootline.ports.intent_feed import Lift, ParkedRun, ParkedTable
 from rootline.schemas.identifiers import LogId, TableName
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
+from tests.kafka.shared_log import in_environment
 from tests.services.kafka_service import KafkaService
 
 pytestmark = pytest.mark.services
@@ -25,17 +26,7 @@ STUCK = TableName("q.q")
 @pytest.fixture
 def named(kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """Topics named by the environment."""
-    settings = kafka_service.with_topics(partitions=2)
-    for name in (
-        "intents_topic",
-        "verdicts_topic",
-        "dead_letters_topic",
-        "frontiers_topic",
-        "parked_topic",
-        "group_id",
-    ):
-        monkeypatch.setenv(f"ROOTLINE_KAFKA__{name.upper()}", getattr(settings, name))
-    return settings
+    return in_environment(kafka_service.with_topics(partitions=2), monkeypatch)
 
 
 def parked(log: LogId, partition: int, records: int) -> ParkedTable:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
-from tests.kafka.shared_log import SharedLog
+from tests.kafka.shared_log import SharedLog, in_environment
 from tests.services.kafka_service import KafkaService
 from tests.support.small_intents import TABLE, adding
 
@@ -22,7 +22,7 @@ def test_owner_lag_oldest_intent_and_state_are_those_of_the_log(
 ) -> None:
     log = SharedLog(tmp_path / "lake", kafka_service.with_topics(partitions=3))
     log.folder.mkdir()
-    log.name_in(monkeypatch)
+    in_environment(log.settings, monkeypatch)
     with log.open() as lake:
         with log.coordinated():
             lake.create_table(TABLE, {"id": "int"}, timeout_s=PATIENCE_S)

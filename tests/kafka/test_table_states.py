@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.coordinator.hooked_ports import HookedStore
 from tests.kafka.coordinating import coordinating
-from tests.kafka.shared_log import SharedLog
+from tests.kafka.shared_log import SharedLog, in_environment
 from tests.services.kafka_service import KafkaService
 from tests.support.table_views import PATIENCE_S, VIEWS, Walk
 
@@ -57,7 +57,7 @@ async def test_every_view_says_the_same_of_a_table_on_kafka(
 ) -> None:
     shared = SharedLog(tmp_path / "lake", kafka_service.with_topics(partitions=1))
     shared.folder.mkdir()
-    shared.name_in(monkeypatch)
+    in_environment(shared.settings, monkeypatch)
     writer = KafkaWriterLog(shared.settings)
     walk = Walk(KafkaLog(shared.folder, shared, writer), run)
     try:

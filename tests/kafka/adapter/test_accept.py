@@ -24,6 +24,7 @@ from tests.kafka.feeding import (
     set_bookmark,
     set_committed,
 )
+from tests.kafka.shared_log import in_environment
 from tests.services.kafka_service import KafkaService
 from tests.services.service_process import HOST, free_port
 
@@ -33,17 +34,7 @@ pytestmark = pytest.mark.services
 @pytest.fixture
 def named(kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """Topics named by the environment."""
-    settings = kafka_service.with_topics(partitions=2)
-    for name in (
-        "intents_topic",
-        "verdicts_topic",
-        "dead_letters_topic",
-        "frontiers_topic",
-        "parked_topic",
-        "group_id",
-    ):
-        monkeypatch.setenv(f"ROOTLINE_KAFKA__{name.upper()}", getattr(settings, name))
-    return settings
+    return in_environment(kafka_service.with_topics(partitions=2), monkeypatch)
 
 
 async def read(settings: KafkaSettings, *, decided: int = 0) -> dict[int, list[int]]:

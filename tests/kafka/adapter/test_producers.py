@@ -17,7 +17,7 @@ from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.verdict import Verdict, VerdictKind
 from tests.kafka.reading import records_on
-from tests.kafka.shared_log import SharedLog
+from tests.kafka.shared_log import SharedLog, in_environment
 from tests.services.kafka_service import KafkaService
 from tests.support.decided import verdict_on
 
@@ -39,7 +39,7 @@ def shared(kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.Monk
     def made(**settings: Any) -> SharedLog:
         log = SharedLog(tmp_path / "lake", kafka_service.with_topics(**settings))
         log.folder.mkdir()
-        log.name_in(monkeypatch)
+        in_environment(log.settings, monkeypatch)
         return log
 
     return made

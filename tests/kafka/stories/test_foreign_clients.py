@@ -21,7 +21,7 @@ import pytest
 from rootline.schemas.bytes.intent_codec import decode_intent, fingerprint_of, shipped_schema
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from tests.kafka.reading import Found, records_on
-from tests.kafka.shared_log import SharedLog
+from tests.kafka.shared_log import SharedLog, in_environment
 from tests.services.kafka_service import KafkaService
 from tests.support.decided import APPEND
 
@@ -76,7 +76,7 @@ def foreign(kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.Mon
     """The table `demo.flights` exists, and a coordinator decides."""
     log = SharedLog(tmp_path / "lake", kafka_service.with_topics())
     log.folder.mkdir()
-    log.name_in(monkeypatch)
+    in_environment(log.settings, monkeypatch)
     client = tmp_path / "client"
     client.mkdir()
     for name in ("intent.avsc", "verdict.avsc"):

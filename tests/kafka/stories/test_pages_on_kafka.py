@@ -15,7 +15,7 @@ from rootline.adapters.settings import KafkaSettings
 from tests.documents.blocks import HOUSE, blocks_of, statements
 from tests.documents.page_shell import free_port, page_shell
 from tests.documents.run_where import RUN_BY, is_listed, left_out
-from tests.kafka.shared_log import SharedLog
+from tests.kafka.shared_log import in_environment
 from tests.services.kafka_service import KafkaService
 
 pytestmark = pytest.mark.services
@@ -43,7 +43,7 @@ def test_the_quickstart_for_a_kafka_producer_adds_its_file_once(
     kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = kafka_service.with_topics()
-    SharedLog(tmp_path / "lake", settings).name_in(monkeypatch)
+    in_environment(settings, monkeypatch)
     make_kcat(tmp_path)
     with page_shell(tmp_path, monkeypatch, found_here(settings)) as shell:
         for block in blocks_of("docs/quickstarts/kafka-producer.md", "python", "console"):
@@ -63,7 +63,7 @@ def test_the_readmes_commands_for_kafka_make_a_table_and_any_client_adds_a_file(
     kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = kafka_service.with_topics()
-    SharedLog(tmp_path / "lake-on-kafka", settings).name_in(monkeypatch)
+    in_environment(settings, monkeypatch)
     make_kcat(tmp_path)
     service, record = (block for block in blocks_of("README.md", "shell") if "9092" in block.text)
     with page_shell(tmp_path, monkeypatch, found_here(settings)) as shell:
@@ -82,7 +82,7 @@ def test_the_commands_of_the_page_for_operators_run(
 ) -> None:
     """docs/operations.md: every block of commands that needs brokers, but for Redis' own."""
     settings = kafka_service.with_topics()
-    SharedLog(tmp_path / "tables", settings).name_in(monkeypatch)
+    in_environment(settings, monkeypatch)
     instead = {
         "s3://lake/tables": str(tmp_path / "tables"),
         "kafka://broker-1:9092,broker-2:9092": settings.url,
