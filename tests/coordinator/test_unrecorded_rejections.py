@@ -12,15 +12,15 @@ from rootline.coordinator.runtime.assignment import intake
 from rootline.coordinator.runtime.records import Rejection, decoded
 from rootline.schemas.bytes.intent_codec import encode_intent_json
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import LogRecord, TableName, Version
+from rootline.schemas.identifiers import LogRecord, TableName
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_rules import IntentLimits
-from rootline.schemas.object_keys import root_key
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Record
 from tests.coordinator.group_service import coordinating
 from tests.coordinator.hooked_ports import HookedStore
 from tests.coordinator.running_service import append_intent, create_intent
+from tests.coordinator.test_parking import Damage
 from tests.support import group_member
 from tests.support.group_log import GroupLog
 
@@ -46,10 +46,8 @@ def test_behind_a_quarantined_table_a_told_rejection_holds_for_hours_and_over_a_
             await group.create(STUCK)
             await group.until_settled()
             await group.stop("a")
-            key = root_key(STUCK, Version(0))
-            found = await store.inner.get(key)
-            assert found is not None
-            store.inner.place(key, found.body[:-3])  # type: ignore[attr-defined]
+            damage = Damage(store, STUCK)
+            await damage.do()
             group.start("a")
             stuck = group.publish(append_intent("stuck", STUCK), partition=1)
             early = group.publish(refused, partition=1)
@@ -63,7 +61,7 @@ def test_behind_a_quarantined_table_a_told_rejection_holds_for_hours_and_over_a_
             assert await group.files(LATE) == []
             assert log.verdicts[early[0]] == told
             assert log.violations == []
-            store.inner.place(key, found.body)  # type: ignore[attr-defined]
+            damage.mend()
             await group.stop("c")
             group.start("d")
             await group.decided(stuck)
@@ -104,10 +102,8 @@ def test_a_record_that_was_told_unreadable_is_not_committed_by_a_newer_version_t
             await group.create(STUCK, LATE)
             await group.until_settled()
             await group.stop("a")
-            key = root_key(STUCK, Version(0))
-            found = await store.inner.get(key)
-            assert found is not None
-            store.inner.place(key, found.body[:-3])  # type: ignore[attr-defined]
+            damage = Damage(store, STUCK)
+            await damage.do()
             group.start("a")
             stuck = group.publish(append_intent("stuck", STUCK), partition=1)
             value = encode_intent_json(append_intent("x", LATE)).replace(b'"append"', b'"upsert"')
@@ -121,7 +117,7 @@ def test_a_record_that_was_told_unreadable_is_not_committed_by_a_newer_version_t
             assert await group.files(LATE) == []
             assert log.verdicts[early[0]] == told
             assert log.violations == []
-            store.inner.place(key, found.body)  # type: ignore[attr-defined]
+            damage.mend()
             await group.stop("c")
             group.start("d")
             await group.decided(stuck)

@@ -12,12 +12,12 @@ from rootline.adapters.memory import MemoryIntentLog
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.bytes.intent_codec import encode_intent
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import LogRecord, TableName, Version
-from rootline.schemas.object_keys import root_key
+from rootline.schemas.identifiers import LogRecord, TableName
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.group_service import coordinating
 from tests.coordinator.hooked_ports import HookedStore
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
+from tests.coordinator.test_parking import Damage
 from tests.support.group_log import GroupLog
 
 STUCK, LATE = TableName("q.q"), TableName("t.t")
@@ -121,10 +121,8 @@ def test_what_an_earlier_coordinator_decided_is_counted_as_told_again_and_the_li
             await group.create(STUCK)
             await group.until_settled()
             await group.stop("a")
-            key = root_key(STUCK, Version(0))
-            found = await store.inner.get(key)
-            assert found is not None
-            store.inner.place(key, found.body[:-3])  # type: ignore[attr-defined]
+            damage = Damage(store, STUCK)
+            await damage.do()
             group.start("a")  # the quarantined table holds the partition's offset back
             group.publish(append_intent("stuck", STUCK), partition=1)
             await group.decided(group.publish(append_intent("x", LATE), partition=1))
@@ -139,7 +137,7 @@ def test_what_an_earlier_coordinator_decided_is_counted_as_told_again_and_the_li
                 assert counted(group.services["c"], AGAIN) == before
             assert {line["told_again"] for line in verdict_lines(lines)} == {True}
             assert {line["log_level"] for line in verdict_lines(lines)} == {"info"}, "they are intents, and were then"
-            store.inner.place(key, found.body)  # type: ignore[attr-defined]
+            damage.mend()
             await group.stop("c")
             group.start("d")
             await group.until_settled()
