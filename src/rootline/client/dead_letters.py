@@ -180,15 +180,9 @@ async def replay(session: Session, letters: Sequence[DeadLetter], *, timeout_s: 
     """
     queue, own = PublishQueue(), await _own_lake(session, letters)
     for start in range(0, len(letters), _AT_ONCE):
-        prepared = [_prepared(session, letter, own) for letter in letters[start : start + _AT_ONCE]]
-        for one in await asyncio.gather(*(_replayed(session, queue, item, timeout_s) for item in prepared)):
+        prepared = [(letter, _prepared(session, letter, own)) for letter in letters[start : start + _AT_ONCE]]
+        for one in await asyncio.gather(*(_replayed(session, queue, *item, timeout_s) for item in prepared)):
             yield one
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    letter: DeadLetter
-    what: Intent | Invalid
 
 
 async def _own_lake(session: Session, letters: Sequence[DeadLetter]) -> Lake | None:
@@ -201,17 +195,18 @@ async def _own_lake(session: Session, letters: Sequence[DeadLetter]) -> Lake | N
     return None if found is None else decode_lake(found.body)
 
 
-def _prepared(session: Session, letter: DeadLetter, own: Lake | None) -> _Prepared:
+def _prepared(session: Session, letter: DeadLetter, own: Lake | None) -> Intent | Invalid:
     try:
         check_lake(letter, own)
         intent = intent_of(letter)
     except Invalid as error:
-        return _Prepared(letter, error)
-    return _Prepared(letter, intent.model_copy(update={"intent_id": session.environment.fresh_id()}))
+        return error
+    return intent.model_copy(update={"intent_id": session.environment.fresh_id()})
 
 
-async def _replayed(session: Session, queue: PublishQueue, prepared: _Prepared, timeout_s: float) -> Replay:
-    letter, intent = prepared.letter, prepared.what
+async def _replayed(
+    session: Session, queue: PublishQueue, letter: DeadLetter, intent: Intent | Invalid, timeout_s: float
+) -> Replay:
     if isinstance(intent, Invalid):
         return Replay(letter, None, error=intent)
     # with the content digest of its header: without it, an intent rejected for its content would count as a duplicate

@@ -19,15 +19,15 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from rootline.client import checks
 from rootline.client.checks import DEFAULT_TIMEOUT_S
-from rootline.client.session import Operation, Session, SessionHolder, WriterStamp
+from rootline.client.session import Session, SessionHolder, WriterStamp
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.retry_policy import RetryPolicy
 from rootline.schemas.bytes.intent_codec import encode_intent, encode_intent_json
@@ -312,7 +312,8 @@ class Receipt:
             OutcomeUnknown: `verdict-timeout`. Publishing this receipt again is safe.
             Unavailable: `log-unavailable`.
         """
-        return self._holder.run(_awaiting(self.intent, self.position, checks.seconds(timeout_s)))
+        wait_s = checks.seconds(timeout_s)
+        return self._holder.run(lambda session: await_verdict(session, self.intent, self.position, timeout_s=wait_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,10 @@ class AsyncReceipt:
 
     async def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
         """Await the verdict, as in `Receipt.verdict`."""
-        return await self._holder.run_async(_awaiting(self.intent, self.position, checks.seconds(timeout_s)))
+        wait_s = checks.seconds(timeout_s)
+        return await self._holder.run_async(
+            lambda session: await_verdict(session, self.intent, self.position, timeout_s=wait_s)
+        )
 
 
 class _Publishing:
@@ -353,12 +357,6 @@ class _Publishing:
         words = None if content is None else checks.text(content, "content")
         stated_content = "" if words is None and not self._stamp.is_supplied else words
         return self._queue.add(lambda: self._stamp.stamp(intent, number), stated_content)
-
-    def _delivering(self, queued: Queued) -> Operation[LogPosition]:
-        def operation(session: Session) -> Coroutine[Any, Any, LogPosition]:
-            return self._queue.deliver(session, queued)
-
-        return operation
 
 
 class Producer(_Publishing):
@@ -391,7 +389,7 @@ class Producer(_Publishing):
         """
         queued = self._queued(what, writer_sequence, content)
         try:
-            position = self._holder.run(self._delivering(queued))
+            position = self._holder.run(lambda session: self._queue.deliver(session, queued))
             return Receipt(queued.intent, position, self._holder, queued.content)
         except BaseException:
             queued.withdraw()
@@ -419,7 +417,7 @@ class AsyncProducer(_Publishing):
         """Publish an intent, as in `Producer.publish`."""
         queued = self._queued(what, writer_sequence, content)
         try:
-            position = await self._holder.run_async(self._delivering(queued))
+            position = await self._holder.run_async(lambda session: self._queue.deliver(session, queued))
             return AsyncReceipt(queued.intent, position, self._holder, queued.content)
         except BaseException:
             queued.withdraw()
@@ -444,10 +442,3 @@ def _an_intent(what: object) -> Intent:
 
 def _numbered(writer_sequence: object) -> int | None:
     return checks.whole_or_none(writer_sequence, "writer_sequence")
-
-
-def _awaiting(intent: Intent, position: LogPosition, timeout_s: float) -> Operation[Verdict]:
-    def operation(session: Session) -> Coroutine[Any, Any, Verdict]:
-        return await_verdict(session, intent, position, timeout_s=timeout_s)
-
-    return operation

@@ -53,7 +53,7 @@ from rootline.schemas.parts.ledger import RejectedSequence, WriterRecord
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.page_reader import read_pages_of
-from rootline.storage.metadata.root_reader import at_head, list_names, read_root
+from rootline.storage.metadata.root_reader import list_names, newest_root, read_root
 from rootline.storage.metadata.table_loader import changes_of, load_state, load_to_build_on
 from rootline.tree.commit.verdicts import answer, next_offset
 from rootline.tree.draft.batch import Record
@@ -90,7 +90,7 @@ class TracedTable:
     @staticmethod
     async def find(store: ObjectStore, table: TableName) -> TracedTable | None:
         """The table, or `None` if there is none of this name. Raises `Unavailable`, `Corrupt`."""
-        root = await at_head(store, table, lambda head: read_root(store, table, head.version))
+        root = await newest_root(store, table)
         return None if root is None else TracedTable(store, root)
 
     @property
@@ -262,8 +262,8 @@ class Trace:
                     continue
                 info = entry.version_info
                 version = None if info.snapshot_id is None else table.version_of(info.snapshot_id)
-                sighting = await _of_version(table, Whereabouts.LIVE, "live entries", version)
-                yield replace(sighting, location=entry.location, sequence_number=info.sequence_number)
+                known = Sighting(Whereabouts.LIVE, "live entries", name, location=entry.location)
+                yield await _in_version(table, replace(known, sequence_number=info.sequence_number), version)
 
     async def _on_log(self) -> AsyncGenerator[Sighting, None]:
         key = None if self._query.table is None else self._query.table.encode()
@@ -338,8 +338,8 @@ class Trace:
             names = names_of(query.location, name)
             version = await table.removed_in(names, None if lived_in is None else Version(lived_in))
             if version is not None:
-                sighting = await _of_version(table, Whereabouts.REMOVED, "versions", version)
-                yield replace(sighting, location=query.location)
+                known = Sighting(Whereabouts.REMOVED, "versions", name, location=query.location)
+                yield await _in_version(table, known, version)
 
     async def _in_dead_letters(self) -> AsyncGenerator[Sighting, None]:
         """Yield a dead letter of a record that has expired from the log."""
@@ -367,21 +367,19 @@ class Trace:
 
 async def _of_writer(table: TracedTable, query: ByWriter) -> AsyncGenerator[Sighting, None]:
     """Yield the outcomes that the root's ledger records for a sequence of a writer."""
-    known = await table.ledger(query.writer_id, query.writer_sequence)
-    if known.is_committed:
-        sighting = await _of_version(table, Whereabouts.COMMITTED, "ledger", known.version)
-        yield replace(sighting, writer_id=query.writer_id, writer_sequence=query.writer_sequence)
+    found = await table.ledger(query.writer_id, query.writer_sequence)
+    known = Sighting(
+        Whereabouts.COMMITTED,
+        "ledger",
+        query.table,
+        writer_id=query.writer_id,
+        writer_sequence=query.writer_sequence,
+    )
+    if found.is_committed:
+        yield await _in_version(table, known, found.version)
         return
-    for item in known.rejected:
-        sighting = Sighting(
-            Whereabouts.REJECTED,
-            "ledger",
-            query.table,
-            item.intent_id,
-            writer_id=query.writer_id,
-            writer_sequence=query.writer_sequence,
-        )
-        yield rejected(sighting, "ledger", item)
+    for item in found.rejected:
+        yield rejected(replace(known, intent_id=item.intent_id), "ledger", item)
 
 
 async def _by_ledger(table: TracedTable, sighting: Sighting, intent: Intent) -> Sighting | None:
@@ -396,26 +394,17 @@ async def _by_ledger(table: TracedTable, sighting: Sighting, intent: Intent) -> 
     known = await table.ledger(intent.writer_id, intent.writer_sequence)
     if not known.is_committed:
         return None
-    commit = await _of_version(table, Whereabouts.COMMITTED, "ledger", known.version)
-    return replace(
-        sighting,
-        state=commit.state,
-        source=commit.source,
-        version=commit.version,
-        snapshot_id=commit.snapshot_id,
-        committed_ms=commit.committed_ms,
-    )
+    committed = replace(sighting, state=Whereabouts.COMMITTED, source="ledger")
+    return await _in_version(table, committed, known.version)
 
 
-async def _of_version(table: TracedTable, state: Whereabouts, source: str, version: Version | None) -> Sighting:
-    header = table.header
+async def _in_version(table: TracedTable, known: Sighting, version: Version | None) -> Sighting:
+    """`known`, with what the version shows."""
     if version is None:
-        return Sighting(state, source, header.table)
-    return Sighting(
-        state,
-        source,
-        header.table,
+        return known
+    return replace(
+        known,
         version=version,
-        snapshot_id=snapshot_id_of(header.table_uuid, version),
+        snapshot_id=snapshot_id_of(table.header.table_uuid, version),
         committed_ms=await table.moment_of(version),
     )
