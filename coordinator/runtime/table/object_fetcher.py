@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pyroaring import BitMap, BitMap64
 
@@ -131,8 +131,6 @@ async def read_adopted(
     for _ in range(2):  # a truncated response looks like a broken object
         try:
             return await _read(store, table, named, definition)
-        except Unavailable:
-            raise
         except Invalid as error:
             fault = error
         except Corrupt as error:
@@ -264,8 +262,9 @@ async def fetch_objects(
     files = FooterPrefetch(store, table) if ahead is None else ahead.files
     source = _Source(store, table, ahead, files, asyncio.Semaphore(_READS_AT_ONCE))
     found: dict[Need[object], object] = {}
-    for kind in _KINDS:
-        found |= await kind.fetch_from(source, needs)
+    for kind, fetch in _FETCHERS.items():
+        if requested := [need for need in needs if isinstance(need, kind)]:
+            found |= await fetch(source, requested)
     unfetched = [need for need in needs if need not in found]
     if unfetched:
         raise Internal("invariant-broken", f"{table}: no code fetches {unfetched[0]!r:.300}; report a bug")
@@ -274,19 +273,6 @@ async def fetch_objects(
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Need[object])
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind(Generic[N]):
-    """One kind of need, and the function that fetches all objects of the kind."""
-
-    need: type[N]
-    fetch: Callable[[_Source, list[N]], Awaitable[Mapping[N, object]]]
-
-    async def fetch_from(self, source: _Source, needs: Needs) -> Mapping[N, object]:
-        """Fetch the objects of this kind among `needs`."""
-        requested = [need for need in needs if isinstance(need, self.need)]
-        return await self.fetch(source, requested) if requested else {}
 
 
 async def _leaves(source: _Source, needs: list[LeafNeed]) -> dict[LeafNeed, ReadLeaf | Absent]:
@@ -444,17 +430,18 @@ async def _adopted(source: _Source, need: AdoptionNeed) -> AdoptedTable | Invali
     return await read_adopted(source.store, source.table, need.root, need.definition)
 
 
-_KINDS: Final[tuple[_Kind[Any], ...]] = (
-    _Kind(LeafNeed, _leaves),
-    _Kind(VectorNeed, _vectors),
-    _Kind(RootNeed, _one_by_one(_root)),
-    _Kind(AdoptionNeed, _one_by_one(_adopted)),
-    _Kind(PageNeed, _one_by_one(_page)),
-    _Kind(DateNeed, _dates),
-    _Kind(FileNeed, _files),
-    _Kind(DefinitionNeed, _one_by_one(_definition)),
-)
-"""The kinds of needs, in the order in which they are fetched."""
+_Fetch = Callable[[_Source, list[Any]], Awaitable[Mapping[Any, object]]]
+_FETCHERS: Final[Mapping[type[Need[Any]], _Fetch]] = {
+    LeafNeed: _leaves,
+    VectorNeed: _vectors,
+    RootNeed: _one_by_one(_root),
+    AdoptionNeed: _one_by_one(_adopted),
+    PageNeed: _one_by_one(_page),
+    DateNeed: _dates,
+    FileNeed: _files,
+    DefinitionNeed: _one_by_one(_definition),
+}
+"""The function that fetches all objects of a kind of need, in the order in which kinds are fetched."""
 
 
 async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | None:
