@@ -23,7 +23,6 @@ from rootline.adapters.redis_metrics import RedisMetrics
 from rootline.adapters.settings import RedisSettings
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.library_log import library_logger
-from rootline.ports.head_hints import HeadHints
 from rootline.ports.task_queue import DeadTasks, Ending, Offer, Task, TaskKind, TaskQueue
 from rootline.schemas.distribution import install_command
 from rootline.schemas.errors import Invalid, Unavailable
@@ -125,17 +124,7 @@ class SharedRedis:
 
     calls: RedisCalls
     keys: LakeKeys
-    kept_hints: RedisHeadHints
-
-    @property
-    def hints(self) -> HeadHints:
-        """Hints about the newest versions of tables."""
-        return self.kept_hints
-
-    @property
-    def metrics(self) -> RedisMetrics:
-        """The metrics of this process's calls."""
-        return self.calls.metrics
+    hints: RedisHeadHints
 
     def queue(self, tasks_max: int) -> TaskQueue:
         """The workers' shared queue, with the worker's own queue while it cannot be reached."""
@@ -146,7 +135,7 @@ class SharedRedis:
 
     async def close(self) -> None:
         """Discard hints that were not sent, and close the connections."""
-        await self.kept_hints.close()
+        await self.hints.close()
         await self.calls.close()
 
 

@@ -79,7 +79,7 @@ class LakeParts:
         if self.lock is None:
             registry.register(SKIPPED)
         if self.shared is not None:
-            self.shared.metrics.show_in(registry)
+            self.shared.calls.metrics.show_in(registry)
 
     async def close(self) -> None:
         """Close the store and the log, and release the lock."""
