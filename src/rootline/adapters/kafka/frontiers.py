@@ -439,7 +439,8 @@ async def take_over(
         tables = tuple(parked.tables.values())
         answers, before = next_record(recorded.answers, log, at.partition, name, start, tables, step=step)
         taken[at] = TakenOver(answers, parked)
-        gone += [tombstone(settings, record) for record in (*before, *parked_before)]
+        gone += [tombstone(settings, record) for record in before]
+        gone += [tombstone(settings, record) for record in parked_before]
         gone += [
             Outgoing(settings.frontiers_topic, key, None)
             for key, (_, of) in recorded.unread.items()
