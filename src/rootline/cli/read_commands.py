@@ -95,7 +95,7 @@ def scan(
 
 
 def _csv_lines(batch: pa.RecordBatch) -> Iterator[str]:
-    """The lines of a batch, made column by column: most columns need no look at each value."""
+    """The lines of a batch, made column by column: most types need no check for quotes."""
     return map(",".join, zip(*map(_csv_cells, batch.columns), strict=True))
 
 
