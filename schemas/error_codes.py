@@ -76,7 +76,7 @@ class ErrorCode:
 
     @property
     def avoid(self) -> str:
-        """What not to do: its own advice, or that of its category."""
+        """Advice against the usual mistake: the code's own, or its category's."""
         return self.do_not or CATEGORIES[self.category].do_not
 
     def lines(self) -> tuple[str, ...]:

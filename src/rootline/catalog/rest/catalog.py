@@ -115,7 +115,7 @@ class TableDirectory:
         return None
 
     async def names(self, namespace: str, state: NameState = NameState.TABLE) -> list[str]:
-        """The names of the tables, or of the views, in `namespace`, without it, ascending; empty without a namespace.
+        """The names of the tables or views in `namespace`, without it, ascending. Empty if there is no such namespace.
 
         Raises:
             Unavailable: `store-unavailable`.
