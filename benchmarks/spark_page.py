@@ -98,7 +98,7 @@ def main() -> int:
             "taken": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": commit_of_the_code(),
             "spark": SPARK if part.name == "iceberg" else version("pyspark"),
-            "samples": options.samples,
+            "rows": options.rows,
             "results": _measured(part, options.rows, options.samples),
         }
         print(f"{part.name}: {time.perf_counter() - began:.0f} s", flush=True)
@@ -126,7 +126,7 @@ def page_of(body: Mapping[str, Any]) -> str:
             "# Spark's figures",
             "",
             "Reads and writes of a table through Spark, beside Spark's own Parquet source and sink. A ratio below 1 "
-            "means that Rootline takes less time. Times are in seconds. With few samples, the p99 is the longest one.",
+            "means that Rootline takes less time. Times are in seconds. With few samples, the p99 is the longest.",
             "",
             "`make bench-spark` measures everything and writes `benchmarks/results/spark.json` and this page. The "
             f"machine has {machine['cores']} cores and {machine['memory_gb']} GB, with Python {machine['python']}. "
@@ -150,19 +150,19 @@ def picture_of(body: Mapping[str, Any]) -> str:
 
 def _chapter(part: Part, found: Mapping[str, Any]) -> str:
     results = [_read(one) for one in found["results"]]
-    loads = [one.load for one in results]
+    loads, rows = [one.load for one in results], f", {found['rows']:,} rows"
     taken = (
         f"{part.words} Measured by `{found['command']}` on {found['taken'][:10]} at commit {found['commit']}, with "
-        f"Spark {found['spark']} and {found['samples']} samples. The load average was {min(loads):.1f} to "
-        f"{max(loads):.1f}, the measured processes included.\n"
+        f"Spark {found['spark']}{rows}. The load average was {min(loads):.1f} to {max(loads):.1f}, the measured "
+        "processes included.\n"
     )
-    headings = ("", "ratio", "goal", "p50", "p99", "beside", "p50", "p99", "ratio of the fastest")
-    rows = [
-        (one.what, f"{one.ratio:.2f}", one.target.replace("–", ""), *_times(one.subject), one.yardstick_name,
-         *_times(one.yardstick), _fastest(one))
-        for one in results
-    ]  # fmt: skip
-    return f"## {part.heading}\n\n{taken}\n{markdown_table(headings, rows, 1)}"
+    headings = ("", "beside", "ratio", "goal", "p50", "p99", "its p50", "its p99", "samples", "ratio of the fastest")
+    lines = []
+    for one in results:
+        what = one.what.replace(rows, "").removesuffix(", in a bucket")
+        shown = (f"{one.ratio:.2f}", one.target.strip("–"), *_times(one.subject), *_times(one.yardstick))
+        lines.append((what, one.yardstick_name, *shown, f"{one.subject.samples}" if one.subject else "", _fastest(one)))
+    return f"## {part.heading}\n\n{taken}\n{markdown_table(headings, lines, 2)}"
 
 
 def _read(found: Mapping[str, Any]) -> Result:
