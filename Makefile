@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java setup-peers demo demo-fast demo-kafka test test-fast static check format format-check lint types contracts house house-names same-code same-bytes diagram recording screenshots site release bench bench-peers py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
+.PHONY: help setup setup-java setup-peers demo demo-fast demo-kafka test test-fast static check format format-check lint types contracts house house-names same-code same-bytes diagram recording screenshots site release bench bench-peers bench-spark py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -110,6 +110,9 @@ bench: setup ## measure against yardsticks; writes benchmarks/results/
 
 bench-peers: setup ## measure Rootline beside PyIceberg, delta-rs, DuckLake and Iceberg Java; writes docs/benchmarks.md: make bench-peers ARGS="--scale small"
 	$(STAGE) bench-peers $(BIN)/python -m benchmarks.peers $(ARGS)
+
+bench-spark: setup setup-java ## measure Spark's reads and writes beside Spark's own Parquet and Iceberg's runtime; writes docs/spark-benchmarks.md
+	$(STAGE) bench-spark $(BIN)/python -m benchmarks.spark_page $(ARGS)
 
 properties: setup ## every property test with many more cases than `make test`: make properties TIMES=40 ARGS="-k reference"
 	ROOTLINE_EXAMPLES=$(or $(TIMES),3) $(STAGE) properties $(BIN)/python -m pytest -n $(JOBS) -m "hypothesis or drawn" $(ARGS)

@@ -43,7 +43,7 @@ from benchmarks import (
 from benchmarks.commit_latency import on_local_files, on_s3
 from benchmarks.far_services import ADDED_MS, far_store
 from benchmarks.measure import Result
-from benchmarks.report import print_table, write_results
+from benchmarks.report import print_table, write_json, write_results
 from tests.services.s3_service import running_s3
 
 
@@ -114,6 +114,7 @@ def main() -> int:
     """Measure what is asked for; exit code 0, whatever came out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=sorted(MEASUREMENTS), action="append", help="measure only this (repeatable)")
+    parser.add_argument("--json", type=Path, help="write the results there, and nothing into benchmarks/results")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     results: list[Result] = []
@@ -125,7 +126,10 @@ def main() -> int:
         results.extend(measure())
         print(f"  {time.perf_counter() - began:.1f} s", flush=True)
     print_table(results)
-    write_results(results, Path("benchmarks/results"))
+    if options.json:
+        write_json(results, options.json, "python -m benchmarks " + " ".join(sys.argv[1:]))
+    else:
+        write_results(results, Path("benchmarks/results"))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark run leaves behind: a table, a JSON file, a picture.
+"""What a benchmark run leaves behind: a table, a JSON file, a picture; and what the JSON says of the machine.
 
 Owns: their form. Does not own: the measurements.
 Invariants: the command, the load and the spread of both sides are beside every ratio.
@@ -7,11 +7,14 @@ Invariants: the command, the load and the spread of both sides are beside every 
 from __future__ import annotations
 
 import json
+import os
 import platform
+import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from xml.sax.saxutils import escape
 
 from rich.console import Console
@@ -19,6 +22,7 @@ from rich.table import Table
 
 from benchmarks.measure import Result, Spread
 
+HOUSE: Final = Path(__file__).parents[1]
 _LONGEST: Final = 3.0
 
 
@@ -47,16 +51,44 @@ def print_table(results: list[Result]) -> None:
 def write_results(results: list[Result], folder: Path) -> None:
     """Write `latest.json`, `latest.md` and `latest.svg` into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
+    command = "python -m benchmarks " + " ".join(sys.argv[1:])
+    write_json(results, folder / "latest.json", command)
+    (folder / "latest.md").write_text(_markdown(results, command))
+    (folder / "latest.svg").write_text(picture(results))
+    print(f"written: {folder}/latest.json, latest.md, latest.svg")
+
+
+def write_json(results: list[Result], place: Path, command: str) -> None:
+    """Write the results, with the command and the time, to `place`."""
     body = {
-        "command": "python -m benchmarks " + " ".join(sys.argv[1:]),
+        "command": command,
         "taken": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "results": [item.as_json() for item in results],
     }
-    (folder / "latest.json").write_text(json.dumps(body, indent=1) + "\n")
-    (folder / "latest.md").write_text(_markdown(results, str(body["command"])))
-    (folder / "latest.svg").write_text(_picture(results))
-    print(f"written: {folder}/latest.json, latest.md, latest.svg")
+    place.write_text(json.dumps(body, indent=1) + "\n")
+
+
+def earlier_results(place: Path, key: str, empty: dict[str, Any]) -> dict[str, Any]:
+    """The JSON at `place`, or `empty` with this machine if it has no `key` or was measured on another machine."""
+    memory_gb = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)
+    machine = {"python": platform.python_version(), "cores": os.cpu_count(), "memory_gb": memory_gb}
+    found: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
+    return found if found.get("machine") == machine and key in found else {"machine": machine, **empty}
+
+
+def commit_of_the_code() -> str:
+    """The commit that is checked out, in eight digits, or `unknown`."""
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    found = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int) -> str:
+    """A table; all columns are texts if `texts` is 0, else the columns after so many are numbers."""
+    rules = ["---" if not texts or number < texts else "---:" for number in range(len(headings))]
+    lines = [headings, rules, *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def _shown(spread: Spread | None) -> str:
@@ -72,7 +104,7 @@ def _markdown(results: list[Result], command: str) -> str:
     return "\n".join([f"`{command}`", "", head, "|---" * 9 + "|", *rows, ""])
 
 
-def _picture(results: list[Result]) -> str:
+def picture(results: list[Result]) -> str:
     """Horizontal bars: each ratio, with 1 (as fast as the yardstick) marked; those over `_LONGEST` are cut off."""
     width, bar, left = 1_100, 24, 600
     scale = (width - left - 80) / min(_LONGEST, max(2.0, *(item.ratio for item in results)))

@@ -10,9 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
-import platform
-import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -23,9 +20,10 @@ from typing import Any
 import structlog
 
 from benchmarks.peers.bench import Bench, Run
-from benchmarks.peers.page import HOUSE, RESULTS, write_page
+from benchmarks.peers.page import RESULTS, write_page
 from benchmarks.peers.scenarios import SCALES, SCENARIOS, Scale
 from benchmarks.peers.subjects import Subject, chosen, peers
+from benchmarks.report import commit_of_the_code, earlier_results
 
 
 def main() -> int:
@@ -54,7 +52,7 @@ def measure(subjects: list[Subject], scale: Scale, names: list[str], place: Path
 
     `runs` in the JSON lists the command, the scale, the time and the commit of each run. A record names its run.
     """
-    body = _earlier(place, {"python": platform.python_version(), "cores": os.cpu_count(), "memory_gb": _memory_gb()})
+    body = earlier_results(place, "runs", {"runs": [], "versions": {}, "records": []})
     for name, measured in SCENARIOS.items():
         if name not in names:
             continue
@@ -64,7 +62,7 @@ def measure(subjects: list[Subject], scale: Scale, names: list[str], place: Path
             "command": command,
             "scale": next(name for name, one in SCALES.items() if one == scale),
             "taken": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": _commit(),
+            "commit": commit_of_the_code(),
         }
         with ExitStack() as stack:
             measured(Bench(subjects, run, stack), scale)
@@ -76,24 +74,6 @@ def measure(subjects: list[Subject], scale: Scale, names: list[str], place: Path
         body["records"] = [*others, *({**record, "run": len(body["runs"]) - 1} for record in run.as_json())]
         place.write_text(json.dumps(body, indent=1) + "\n")
     return body
-
-
-def _earlier(place: Path, machine: dict[str, Any]) -> dict[str, Any]:
-    """The JSON of earlier runs at `place`, or one without records if they were made on another machine."""
-    found: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
-    if found.get("machine") == machine and "runs" in found:
-        return found
-    return {"machine": machine, "runs": [], "versions": {}, "records": []}
-
-
-def _commit() -> str:
-    command = ["git", "rev-parse", "--short=8", "HEAD"]
-    found = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
-
-
-def _memory_gb() -> int:
-    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)
 
 
 if __name__ == "__main__":

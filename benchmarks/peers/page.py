@@ -20,8 +20,8 @@ from benchmarks.peers.bench import WHERE_WORDS, Record
 from benchmarks.peers.pictures import Bar, Group, bars
 from benchmarks.peers.readme_table import beaten_by, figures_of, with_figures
 from benchmarks.peers.subjects import FLOOR, NOT_TRIED, ROOTLINE, SUBJECTS
+from benchmarks.report import HOUSE, markdown_table
 
-HOUSE: Final = Path(__file__).parent.parent.parent
 RESULTS: Final = HOUSE / "benchmarks/results/peers.json"
 PAGE: Final = HOUSE / "docs/benchmarks.md"
 README: Final = HOUSE / "README.md"
@@ -283,7 +283,9 @@ def _subjects(body: Mapping[str, Any], records: Iterable[Record]) -> str:
         for one in SUBJECTS
         if (one.peer, one.settings) in measured
     ]
-    return "## Who is measured\n\n" + _table(("subject", "version", "settings", "statistics of a file"), rows, 0)
+    return "## Who is measured\n\n" + markdown_table(
+        ("subject", "version", "settings", "statistics of a file"), rows, 0
+    )
 
 
 def _chapter(body: Mapping[str, Any], chapter: Chapter, records: Sequence[Record]) -> str:
@@ -298,7 +300,7 @@ def _chapter(body: Mapping[str, Any], chapter: Chapter, records: Sequence[Record
             headings.append(f"p50 ÷ {FLOOR}")
             rows = [(*row, _ratio(column, one, floor)) for row, one in zip(rows, found, strict=True)]
         parts.append(f"**{load}.** {_first(column, found)}\n")
-        parts.append(_table(headings, rows, 1))
+        parts.append(markdown_table(headings, rows, 1))
         reasons = [f"{_name(one)}: {_failures(one)}" for one in found if one.failures]
         if reasons:
             parts.append(f"Failures: {'. '.join(reasons)}.\n")
@@ -385,7 +387,7 @@ def _cost(records: Iterable[Record], prices: Mapping[str, Any]) -> str:
         "",
     )
     headings = ("", "a million commits, $", "metadata written, GB", "a terabyte of files of 1 MB, $")
-    return "\n".join([*lines, _table(headings, rows, 1)])
+    return "\n".join([*lines, markdown_table(headings, rows, 1)])
 
 
 def cost_of_million(record: Record, prices: Mapping[str, Any]) -> float:
@@ -406,14 +408,7 @@ def _not_measured(records: Sequence[Record]) -> str:
     run = {record.scenario for record in records}
     rows += [(heading, "all", "all", "not in this run") for name, heading in chapters.items() if name not in run]
     rows += [("all", name, "all", reason) for name, reason in NOT_TRIED.items()]
-    return "## Not measured\n\n" + _table(("scenario", "subject", "load", "reason"), dict.fromkeys(rows), 0)
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int) -> str:
-    """A table; all columns are texts if `texts` is 0, else the columns after so many are numbers."""
-    rules = ["---" if not texts or number < texts else "---:" for number in range(len(headings))]
-    lines = [headings, rules, *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return "## Not measured\n\n" + markdown_table(("scenario", "subject", "load", "reason"), dict.fromkeys(rows), 0)
 
 
 def _ratio(column: Column, record: Record, floor: Record) -> str:
