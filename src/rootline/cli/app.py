@@ -182,7 +182,7 @@ def _carry_out(row: LakeCommand, given: Given, **arguments: Any) -> None:
     with given.lake_to_change() if row.changes else given.lake_to_read() as lake:
         found = row.call(lake, arguments)
     if row.columns:
-        given.rows(found, row.columns, empty=row.text(arguments))
+        given.rows(found, row.columns, empty=row.text({**arguments, "warehouse": given.place}))
     else:
         given.line(found, row.text(found))
 
