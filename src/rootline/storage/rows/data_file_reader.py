@@ -165,9 +165,8 @@ class _Rows:
     @property
     def needed_rows(self) -> int:
         """The number of rows up to the last one that is to be returned."""
-        if self.chosen is None:
-            return self.columns.num_rows
-        return int(np.flatnonzero(self.chosen)[-1]) + 1 if self.chosen.any() else 0
+        at = np.arange(self.columns.num_rows) if self.chosen is None else np.flatnonzero(self.chosen)
+        return int(at[-1]) + 1 if len(at) else 0
 
     def slice(self, start: int, rows: int) -> _Rows:
         """Some of the rows, with their flags."""
