@@ -454,7 +454,7 @@ class FileStream:
         return done
 
     def _settled(self, kept_share: float) -> list[WrittenFile]:
-        """Write the waiting rows, except those of the smallest partitions, which are about `kept_share` of them.
+        """Write the waiting rows, except about `kept_share` of them, in the smallest partitions.
 
         Returns the files that are complete.
         """

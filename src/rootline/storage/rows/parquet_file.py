@@ -371,7 +371,7 @@ class ParquetRows:
     def _extent(self, groups: Sequence[int], columns: Sequence[str]) -> tuple[int, int | None]:
         """(the number of rows, the most bytes in memory, approximately) of these columns and row groups.
 
-        The bytes are `None` if unknown, because writers need not state those of texts.
+        The bytes are `None` if unknown, because writers need not state the size of texts.
         """
         rows, leaves = sum(self.group_rows[number] for number in groups), self._leaves(columns)
         layouts = [self.file.metadata.schema.column(at) for at in leaves]

@@ -331,7 +331,7 @@ def _mismatch(found: pa.DataType, wanted: PrimitiveType, accepts: Accepts) -> st
 
 def _members_of(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.Array | None, slice]:
     """The offsets, from 0 on, the nulls, and the range of the members. Rows of a slice share members with others, and
-    a conversion of all members for each slice would take as much memory again.
+    each slice would convert all of them.
     """
     offsets, mask = array.offsets, array.is_null() if array.null_count else None
     start, end = (offsets[0].as_py(), offsets[-1].as_py()) if len(array) else (0, 0)
