@@ -36,6 +36,7 @@ from benchmarks import (
     spark_trigger,
     spark_write,
     takeover,
+    task_memory,
     thousand_tables,
     two_processes,
     verified_files,
@@ -106,6 +107,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "spark-write": spark_write.measure,
     "spark-trigger": spark_trigger.measure,
     "spark-iceberg": spark_iceberg.measure,
+    "task-memory": task_memory.measure,
     "simulation": simulation.measure,
 }
 

@@ -59,7 +59,7 @@ class ColumnChunk:
     """One primitive column of one row group.
 
     Offsets and sizes are in bytes. Bounds are in stored form, or `None` if unknown. `values` includes nulls, and counts
-    an empty list as one.
+    an empty list as one. `text_bytes`: of all values of type `BYTE_ARRAY`, as often as they occur. `None`: unknown.
     """
 
     physical: int = -1
@@ -68,6 +68,7 @@ class ColumnChunk:
     data_offset: int = -1
     dictionary_offset: int = 0
     size: int = -1
+    text_bytes: int | None = None
     null_count: int | None = None
     lower: bytes | None = None
     upper: bytes | None = None
@@ -134,6 +135,16 @@ def _column_metadata(reader: CompactReader, found: ColumnChunk) -> None:
             found.dictionary_offset = reader.integer()
         elif number == 12 and kind == Kind.STRUCT:
             _statistics(reader, found)
+        elif number == 16 and kind == Kind.STRUCT:
+            _sizes(reader, found)
+        else:
+            reader.skip(kind)
+
+
+def _sizes(reader: CompactReader, found: ColumnChunk) -> None:
+    for number, kind in reader.fields():
+        if number == 1 and kind == Kind.I64:
+            found.text_bytes = reader.integer()
         else:
             reader.skip(kind)
 

@@ -84,6 +84,7 @@ SPARK: dict[str, tuple[str, ...]] = {
     "rootline_spark_rows_total": ("query", "table"),
     "rootline_spark_commits_total": ("query", "table", "verdict", "code"),
     "rootline_spark_verdict_seconds": ("query", "table"),
+    "rootline_spark_waited_seconds_total": ("query", "table", "reason"),
     "rootline_spark_version": ("query", "table"),
     "rootline_spark_versions_behind": ("query", "table"),
     "rootline_spark_last_progress_timestamp_seconds": ("query",),

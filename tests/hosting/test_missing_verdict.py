@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -15,10 +16,11 @@ from rootline.adapters.memory import MemoryObjectStore
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.adapters.posix_files import LakeLock
 from rootline.client.lake import Lake
-from rootline.connect import connect
+from rootline.connect import connect, pause_table
+from rootline.ports.intent_feed import ALL_TABLES
 from rootline.ports.object_store import Predecessor, PutReply
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.identifiers import ObjectKey, TableName
 from tests.hosting.hosted_store import HostedStore
 from tests.kafka.shared_log import SharedLog, in_environment
 from tests.services.kafka_service import KafkaService
@@ -81,6 +83,13 @@ sys.stdin.readline()
     finally:
         host.kill()
         host.communicate()
+
+
+@pytest.mark.parametrize(("table", "what"), [("demo.t", "demo.t"), (ALL_TABLES, "--all")])
+def test_the_pause_of_a_table_is_named_and_how_to_end_it(folder: Path, table: TableName, what: str) -> None:
+    asyncio.run(pause_table(str(folder), None, table, "bad source"))
+    with connect(folder, coordinator="elsewhere") as lake:
+        assert f"paused by an operator: bad source; to continue: rootline resume {what}" in told(lake)
 
 
 class FullDisk(MemoryObjectStore):

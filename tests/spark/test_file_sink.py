@@ -25,7 +25,8 @@ def batches(count: int) -> list[pa.RecordBatch]:
 
 def test_batches_are_gathered_into_pieces_so_that_few_pieces_are_split_by_partition() -> None:
     assert [len(piece) for piece in pieces_of(batches(30), TARGET)] == [7, 7, 7, 7, 2]
-    assert [len(piece) for piece in pieces_of(batches(2), 1)] == [1, 1], "a wide batch is a piece"
+    sliced = [[batch.num_rows for batch in piece] for piece in pieces_of(batches(2), 3_000)]
+    assert sliced == [[375], [375], [250, 375], [375], [250]], "a wide batch is several pieces"
 
 
 def test_rows_that_are_in_files_are_not_in_memory_while_the_next_ones_are_collected(lake: Lake, folder: Path) -> None:

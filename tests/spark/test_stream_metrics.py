@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
@@ -24,10 +27,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
+from rootline.connect import pause_table, resume_table
 from rootline.schemas.errors import Invalid
-from rootline.spark import append, batch_appender, serve_metrics
-from rootline.spark.batch_commit import CommitReport
-from rootline.spark.stream_metrics import QueryListener, ServedMetrics, StreamMetrics, versions_behind
+from rootline.schemas.verdict import VerdictKind
+from rootline.spark import append, batch_appender, batch_commit, serve_metrics
+from rootline.spark.batch_commit import CommitReport, WrittenBatch, commit_append
+from rootline.spark.file_sink import write_task
+from rootline.spark.options import parse_options
+from rootline.spark.stream_metrics import QueryListener, ServedMetrics, StreamMetrics, _received, versions_behind
 from tests.spark.conftest import FLIGHTS
 from tests.spark.file_stream import COLUMNS, PATIENCE_S, Stream
 
@@ -228,6 +235,53 @@ def test_a_rejected_batch_is_counted_with_its_code_and_adds_no_rows() -> None:
     assert metrics.registry.get_sample_value("rootline_spark_commits_total", of_code) == 1
     assert metrics.registry.get_sample_value("rootline_spark_rows_total", labels) is None
     assert metrics.registry.get_sample_value("rootline_spark_version", labels) is None
+
+
+def test_a_write_to_a_paused_table_reports_how_long_it_waits_and_for_what(
+    flights: TableHandle,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(batch_commit, "_STEP_S", 0.05)
+    address, metrics = str(tmp_path / "commits"), StreamMetrics(CollectorRegistry())
+    given = {"path": "demo.flights", "warehouse": str(folder), "reportsTo": address}
+    options, definition = parse_options(given, {}), flights.definition()
+    rows = pa.RecordBatch.from_pylist([{"id": 1, "carrier": "UA", "delay": 1.0}], FLIGHTS)
+    batch = WrittenBatch.of([write_task([rows], definition, options)], "writer", 1)
+    asyncio.run(pause_table(str(folder), None, options.table, "bad source"))
+    deadline_s = time.monotonic() + PATIENCE_S
+    while "action='pause'" not in caplog.text:
+        assert time.monotonic() < deadline_s, "the coordinator does not pause"
+        flights.head()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver, ThreadPoolExecutor() as threads:
+        receiver.settimeout(PATIENCE_S)
+        receiver.bind(address)
+        committing = threads.submit(commit_append, batch, definition, options)
+        waits = [CommitReport.of(receiver.recv(65_536)) for _ in range(3)]
+        asyncio.run(resume_table(str(folder), None, options.table))
+        verdict = committing.result(PATIENCE_S)
+    assert verdict is not None
+    assert verdict.kind is VerdictKind.COMMITTED
+    for wait in waits:
+        assert wait is not None
+        metrics.committed("nightly", wait)
+    labels = {"query": "nightly", "table": "demo.flights"}
+    of_pause = {**labels, "reason": "paused"}
+    waited_s = metrics.registry.get_sample_value("rootline_spark_waited_seconds_total", of_pause)
+    assert waited_s == pytest.approx(3 * 0.05)
+    assert metrics.registry.get_sample_value("rootline_spark_verdict_seconds_count", labels) is None, "no verdict yet"
+
+
+def test_a_report_with_values_of_other_types_does_not_end_the_reception_of_later_ones(tmp_path: Path) -> None:
+    metrics, address = StreamMetrics(CollectorRegistry()), str(tmp_path / "commits")
+    wrong: Any = "many"
+    with _received(address, metrics, QueryListener(metrics)):
+        for query, rows in (({}, 1), (None, wrong), (None, 2)):
+            CommitReport(query, "demo.flights", "committed", None, 1, rows, 0.1).send(address)  # type: ignore[arg-type]
+    labels = {"query": "_batch", "table": "demo.flights"}
+    assert metrics.registry.get_sample_value("rootline_spark_rows_total", labels) == 2
 
 
 def test_a_report_to_no_one_or_of_something_else_is_passed_over(tmp_path: Path) -> None:

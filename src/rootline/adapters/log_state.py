@@ -17,16 +17,19 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rootline.adapters.open import is_kafka, log_name, open_lock, open_stored_log, open_topics
 from rootline.adapters.sqlite.undecided import undecided_in
-from rootline.ports.intent_feed import Lift, ParkedTable, Pause
+from rootline.ports.intent_feed import Lift, ParkedTable, Pause, pause_of
+from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 
 if TYPE_CHECKING:
     from rootline.adapters.kafka.pauses import KafkaPauses
     from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+
+_PATIENCE_S: Final = 3.0
 
 _Opened = TypeVar("_Opened", bound="KafkaPauses | SqliteIntentLog")
 
@@ -53,6 +56,14 @@ async def known_pauses(warehouse: str, log: str | None) -> Sequence[Pause]:
     """The pauses in force. Raises the errors of `open_marks`."""
     async with _closing(open_marks(warehouse, log)) as marks:
         return await marks.pauses()
+
+
+async def known_pause(warehouse: str, log: str | None, table: TableName) -> Pause | None:
+    """The pause that applies to `table`. `None`: there is none, or the log does not answer within a few seconds."""
+    with contextlib.suppress(RootlineError, TimeoutError):
+        async with asyncio.timeout(_PATIENCE_S):
+            return pause_of({pause.table: pause for pause in await known_pauses(warehouse, log)}, table)
+    return None
 
 
 async def pause_table(warehouse: str, log: str | None, table: TableName, why: str) -> tuple[Pause, bool]:

@@ -15,9 +15,10 @@ import io
 import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,7 +30,13 @@ from rootline.client.column_statistics import (
     derived_columns,
     partition_statistics,
 )
-from rootline.client.partition_split import PartitionPart, partition_folder, sorted_rows, split_by_partition
+from rootline.client.partition_split import (
+    PartitionPart,
+    partition_folder,
+    rows_by_partition,
+    sorted_rows,
+    split_by_partition,
+)
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics
 from rootline.schemas.errors import Invalid
@@ -41,34 +48,38 @@ from rootline.storage.rows.row_projection import RowProjection, find_by_name, wr
 
 _STRETCHES: Final = 32
 _STRETCH_ROWS: Final = 128
+_SAMPLE_BYTES: Final = 4 * 1024 * 1024
+"""Of a column. Parquet's writer drops a dictionary above a megabyte, so values that fit into one repeat in it."""
 _DIFFERENT_SHARE: Final = 0.99
-"""The distinct share of 4,096 samples of 200,000 values. Parquet's writer drops a dictionary above a megabyte."""
+"""The distinct share of 4,096 samples of 200,000 values."""
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:
     """Parquet paths of the columns of `rows` that are written with a dictionary."""
-    sample = _sampled(rows)
     return [
         path
-        for name, column in zip(rows.column_names, sample.columns, strict=True)
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
         if not _is_all_different(column)
         for path in _paths(name, column.type)
     ]
 
 
-def _sampled(rows: pa.Table) -> pa.Table:
-    """Sampled ranges from all over the rows, which show both equal neighbours and values that repeat later."""
-    if rows.num_rows <= _STRETCHES * _STRETCH_ROWS:
-        return rows
-    step = rows.num_rows // _STRETCHES
-    return pa.concat_tables(rows.slice(at * step, _STRETCH_ROWS) for at in range(_STRETCHES))
+def _sampled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Sampled ranges from all over the column, which show both equal neighbours and values that repeat later."""
+    rows = min(_STRETCH_ROWS, max(1, _SAMPLE_BYTES * len(column) // max(1, column.nbytes) // _STRETCHES))
+    if len(column) <= _STRETCHES * rows:
+        return column
+    step = len(column) // _STRETCHES
+    return pa.chunked_array([c for at in range(_STRETCHES) for c in column.slice(at * step, rows).chunks], column.type)
 
 
 def _is_all_different(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
+        return False
+    column = _sampled(column)
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([storage_of(chunk) for chunk in column.chunks], column.type.storage_type)
-    kind = column.type
-    if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or column.null_count == len(column):
+    if column.null_count == len(column):
         return False
     different: int = pc.count_distinct(column).as_py()
     return different > _DIFFERENT_SHARE * len(column)
@@ -94,9 +105,13 @@ TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 _COLUMN_BYTES_MIN: Final = 16 * 1024
 """The bytes of a column's rows in a small row group of a stream. A file of fewer rows gets no other row group."""
-_WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-_WAITING_SORTED_BYTES_MAX: Final = 96 * 1024 * 1024
-"""The bytes of rows that wait in a stream, of all partitions together. A sorted table has no open files beside them."""
+_WAITING_BYTES_MAX: Final = 48 * 1024 * 1024
+_WAITING_SORTED_BYTES_MAX: Final = 80 * 1024 * 1024
+"""The bytes of rows that wait in a stream, of all partitions together, beside the piece that is added. A sorted table
+has no open files beside them.
+"""
+_KEPT_SHARE: Final = 0.5
+"""Of the limit: the rows of small partitions that continue to wait."""
 _ROW_GROUP_ROWS_MIN: Final = 256
 _ROW_GROUP_ROWS_MAX: Final = 1_048_576
 
@@ -382,26 +397,14 @@ def _parquet_files(
         yield file
 
 
-@dataclass
-class _OpenPart:
-    """The rows of one partition that are not in a file yet, and the open file that has earlier ones."""
-
-    values: dict[int, Bound | None]
-    rows: list[pa.Table] = field(default_factory=list)
-    size: int = 0
-    file: _OpenFile | None = None
-
-    @property
-    def file_size(self) -> int:
-        return 0 if self.file is None else self.file.size
-
-
 class FileStream:
     """Files of rows that arrive in pieces, with a limit on the memory of rows and files together.
 
-    Rows wait until their partition has enough for a row group. If rows of all partitions exceed their limit, the
-    partition with the most writes its rows. If open files exceed `target_bytes` together, the largest is closed. A
-    file in the table's sort order, or with only a few rows, is closed at once.
+    Rows of all partitions wait together. If they exceed their limit, the partitions with the most of them are written
+    as row groups. If open files exceed `target_bytes` together, the largest is closed. A file in the table's sort
+    order, or with only a few rows, is closed at once.
+
+    Waiting rows are not split, because a row in its own Arrow table takes 800 bytes a column.
     """
 
     def __init__(self, definition: TableDefinition, fresh_ids: Iterable[uuid.UUID], target_bytes: int) -> None:
@@ -414,13 +417,18 @@ class FileStream:
         self._target_bytes = target_bytes
         self._group_bytes = min(_ROW_GROUP_BYTES, target_bytes)
         waiting_max = _WAITING_SORTED_BYTES_MAX if self._is_sorted else _WAITING_BYTES_MAX
-        self._rows_max = min(waiting_max, 2 * target_bytes)
-        self._parts: dict[tuple[str, ...], _OpenPart] = {}
+        is_one_group = not self._is_sorted and not self._spec.expr_ids
+        self._rows_max = min(waiting_max, target_bytes if is_one_group else 2 * target_bytes)
+        self._waiting: dict[tuple[str, ...], list[pa.Table]] = {}
+        self._files: dict[tuple[str, ...], _OpenFile] = {}
 
     @property
     def buffered_bytes(self) -> int:
         """The bytes of all rows and open files."""
-        return sum(part.size + part.file_size for part in self._parts.values())
+        return self._waiting_bytes() + sum(file.size for file in self._files.values())
+
+    def _waiting_bytes(self) -> int:
+        return sum(rows.nbytes for pieces in self._waiting.values() for rows in pieces)
 
     def add(self, rows: pa.Table) -> list[WrittenFile]:
         """Take a piece of checked rows, and return the files that are complete.
@@ -428,63 +436,75 @@ class FileStream:
         Raises:
             Invalid: `rows-invalid`, naming the column; `definition-invalid`.
         """
-        rows = rows.combine_chunks() if self._spec.expr_ids else rows  # otherwise each partition would combine them
-        with _text_checked(rows):
-            for part in split_by_partition(rows, self._definition, self._spec, self._paths):
-                key = (*map(repr, part.values.values()), *rows.column_names[len(self._definition.schema.fields) :])
-                waiting = self._parts.setdefault(key, _OpenPart(part.values))
-                waiting.rows.append(part.rows)
-                waiting.size += part.rows.nbytes
-        done = [file for key in self._full() for file in self._written(key)]
-        while sum(part.size for part in self._parts.values()) > self._rows_max:
-            done += self._written(max(self._parts, key=lambda key: self._parts[key].size))
-        while sum(part.file_size for part in self._parts.values()) > self._target_bytes:
-            done.append(self._closed(max(self._parts, key=lambda key: self._parts[key].file_size)))
+        if rows.num_rows:
+            self._waiting.setdefault(tuple(rows.column_names), []).append(rows)
+        done: list[WrittenFile] = []
+        while (size := self._waiting_bytes()) >= self._rows_max:
+            done += self._settled(_KEPT_SHARE * self._rows_max / size)
+        while sum(file.size for file in self._files.values()) > self._target_bytes:
+            largest = max(self._files, key=lambda key: self._files[key].size)
+            done.append(self._files.pop(largest).closed(next(self._ids), None))
         return done
 
     def finish(self) -> list[WrittenFile]:
         """The files of all rows that are not in a complete file yet."""
-        done: list[WrittenFile] = []
-        for key, part in list(self._parts.items()):
-            done += self._written(key)
-            if part.file is not None:
-                done.append(self._closed(key))
-        self._parts.clear()
+        done = self._settled(0)
+        done += [file.closed(next(self._ids), None) for file in self._files.values()]
+        self._files.clear()
         return done
 
-    def _full(self) -> list[tuple[str, ...]]:
-        """The partitions with rows for a row group. A file in sort order takes all rows that fit in memory."""
-        return [] if self._is_sorted else [key for key, part in self._parts.items() if part.size >= self._group_bytes]
+    def _settled(self, kept_share: float) -> list[WrittenFile]:
+        """Write the waiting rows, except about `kept_share` of them, in the smallest partitions.
 
-    def _written(self, key: tuple[str, ...]) -> list[WrittenFile]:
-        """Write the waiting rows of a partition, and return the files that are complete."""
-        part = self._parts[key]
+        Returns the files that are complete.
+        """
         done: list[WrittenFile] = []
-        if not part.rows:
-            return done
-        rows, size = pa.concat_tables(part.rows), part.size
-        part.rows, part.size = [], 0
-        sort_order_id = None
+        for names, pieces in list(self._waiting.items()):
+            rows = pa.concat_tables(pieces)
+            with _text_checked(rows):
+                parts = list(rows_by_partition(rows, self._definition, self._spec, self._paths))
+            parts.sort(key=lambda part: len(part.numbers))
+            if self._is_sorted or len(parts) > 1:
+                rows = rows.combine_chunks()  # otherwise each copy of some rows would combine them
+            pieces.clear()
+            ends = np.cumsum([len(part.numbers) for part in parts])
+            kept = min(int(np.searchsorted(ends, kept_share * rows.num_rows, "right")), len(parts) - 1)
+            if len(parts) > 1:
+                order, start = np.concatenate([part.numbers for part in parts]), int(ends[kept - 1]) if kept else 0
+                pieces += [rows.take(pa.array(np.sort(order[:start])))] if kept else []
+                rows = rows.take(pa.array(order[start:]))
+            if not pieces:
+                del self._waiting[names]
+            whole, at, end = [rows], 0, rows.num_rows
+            del rows  # the last partition is sorted without the other copy of all rows
+            for part in parts[kept:]:
+                start, at = at, at + len(part.numbers)
+                done += self._written((whole.pop() if at == end else whole[0]).slice(start, at - start), part.values)
+        pa.default_memory_pool().release_unused()
+        return done
+
+    def _written(self, rows: pa.Table, values: dict[int, Bound | None]) -> list[WrittenFile]:
+        """Write rows of a partition, and return the files that are complete."""
+        size, names, sort_order_id = rows.nbytes, rows.column_names, None
+        key = (*map(repr, values.values()), *names[len(self._definition.schema.fields) :])
+        file, done = self._files.pop(key, None), list[WrittenFile]()
+        if self._is_sorted:
+            with _text_checked(rows):  # until then, this block keeps the rows in their old order
+                rows, sort_order_id = _in_order(PartitionPart(rows, values), self._definition, self._paths)
         with _text_checked(rows):
-            if self._is_sorted:
-                rows, sort_order_id = _in_order(PartitionPart(rows, part.values), self._definition, self._paths)
             for group in _even_groups(rows, self._group_bytes):
-                part.file = part.file or _OpenFile(rows.schema, dictionary_columns(group), self._describe, part.values)
-                part.file.add(group)
-                if part.file.size >= self._target_bytes:
-                    done.append(self._closed(key, sort_order_id))
-        is_small = size < min(_COLUMN_BYTES_MIN * len(rows.column_names), self._group_bytes // 16)
-        if part.file is not None and (self._is_sorted or is_small):
-            done.append(self._closed(key, sort_order_id))
-        if part.file is None:
-            del self._parts[key]
+                file = file or _OpenFile(rows.schema, dictionary_columns(group), self._describe, values)
+                file.add(group)
+                if file.size >= self._target_bytes:
+                    done.append(file.closed(next(self._ids), sort_order_id))
+                    file = None
+        if file is not None:
+            is_small = size < min(_COLUMN_BYTES_MIN * len(names), self._group_bytes // 16)
+            if self._is_sorted or is_small:
+                done.append(file.closed(next(self._ids), sort_order_id))
+            else:
+                self._files[key] = file
         return done
-
-    def _closed(self, key: tuple[str, ...], sort_order_id: int | None = None) -> WrittenFile:
-        part = self._parts[key]
-        assert part.file is not None, "only open files are closed"
-        file, part.file = part.file.closed(next(self._ids), sort_order_id), None
-        return file
 
 
 def _even_groups(rows: pa.Table, group_bytes: int) -> Iterator[pa.Table]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.\-]")
 _PART_CHARS_MAX: Final = 64
 
 
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionPart:
     """Rows of one partition. `values`: the id of a partition field's column or expression → its value, in the spec's
@@ -35,6 +38,14 @@ class PartitionPart:
     """
 
     rows: pa.Table
+    values: dict[int, Bound | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRows:
+    """The ascending numbers of the rows of one partition, with the `values` of `PartitionPart`."""
+
+    numbers: Numbers
     values: dict[int, Bound | None]
 
 
@@ -46,12 +57,18 @@ def split_by_partition(
     Raises:
         Invalid: `definition-invalid`, a transform is unknown or its column was dropped.
     """
+    for part in rows_by_partition(rows, definition, spec, paths):
+        is_all = len(part.numbers) == rows.num_rows
+        yield PartitionPart(rows if is_all else rows.take(pa.array(part.numbers)), part.values)
+
+
+def rows_by_partition(
+    rows: pa.Table, definition: TableDefinition, spec: PartitionSpec, paths: dict[int, ColumnPath]
+) -> Iterator[PartitionRows]:
+    """Yield the rows of each partition, as `split_by_partition` does, without a copy of them."""
     if rows.num_rows == 0:
         return
     members = [_member_values(rows, definition, member, paths) for member in spec.expr_ids]
-    if not members:
-        yield PartitionPart(rows, {})
-        return
     codes = np.zeros(rows.num_rows, dtype=np.int64)
     for values in members:
         encoded = values.dictionary_encode(null_encoding="encode")
@@ -60,10 +77,9 @@ def split_by_partition(
         )
     order = np.argsort(codes, kind="stable")
     bounds = np.flatnonzero(np.diff(codes[order])) + 1
-    groups = np.split(order, bounds)
-    for group in sorted(groups, key=lambda group: int(group[0])):
+    for group in sorted(np.split(order, bounds), key=lambda group: int(group[0])):
         found = {member: values[int(group[0])].as_py() for member, values in zip(spec.expr_ids, members, strict=True)}
-        yield PartitionPart(rows if len(groups) == 1 else rows.take(pa.array(group)), found)
+        yield PartitionRows(group, found)
 
 
 def _member_values(rows: pa.Table, definition: TableDefinition, member: int, paths: dict[int, ColumnPath]) -> pa.Array:

@@ -22,6 +22,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from rootline.adapters.kafka.control_records import SKIPPED
+from rootline.adapters.log_state import known_pause
 from rootline.adapters.object_key_rules import check_file_prefixes
 from rootline.adapters.open import (
     WriterLog,
@@ -42,11 +43,12 @@ from rootline.adapters.open_redis import SharedRedis, open_redis
 from rootline.adapters.posix_files import LakeLock, is_stopped
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.hosting.on_demand import LogOnDemand, lake_finder
-from rootline.ports.intent_feed import CoordinatorLog
+from rootline.ports.intent_feed import ALL_TABLES, CoordinatorLog
 from rootline.ports.intent_log import AskLogKeeps, IntentLog
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError
+from rootline.schemas.identifiers import TableName
 from rootline.storage.warehouse import FindLake
 
 
@@ -163,8 +165,14 @@ def how_to_start(warehouse: str, log: str | None) -> str:
     return f"start one: {shlex.join(words)}"
 
 
-async def seen_from_outside(warehouse: str, log: str | None) -> str:
-    """A sentence about coordinators in other processes, for an error about a missing verdict."""
+async def seen_from_outside(warehouse: str, log: str | None, table: TableName) -> str:
+    """A sentence about the table's pause, or else about coordinators in other processes, for an error about a missing
+    verdict.
+    """
+    pause = await known_pause(warehouse, log, table)
+    if pause is not None:
+        what = "--all" if pause.table == ALL_TABLES else table
+        return f"log {log_name(log, warehouse)}: {pause.reason}; to continue: rootline resume {what}"
     try:
         if not is_kafka(log):
             return f"log {log_name(log, warehouse)}: {seen_at_lock(open_lock(warehouse, log), warehouse, log)}"

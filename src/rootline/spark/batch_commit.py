@@ -15,6 +15,7 @@ same order, no change remains. If other columns have those ids, Spark must write
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -32,6 +33,7 @@ from rootline.client.lake import Lake
 from rootline.client.matched_rows import seen_vector
 from rootline.client.merged_rows import MergePlan, merge_plan
 from rootline.client.new_files import NewFiles, for_intent
+from rootline.client.producer import await_verdict
 from rootline.client.session import Session, oldest_date
 from rootline.client.time_travel import read_head
 from rootline.library_log import library_logger
@@ -115,6 +117,9 @@ QUERY_WRITER_PREFIX = "spark/"
 """Prefix of the writer id of a streaming query without `writerId`. The query's id follows, one for each checkpoint."""
 _log = library_logger("rootline.spark")
 _REPORT_WAIT_S = 1.0
+WAITING = "waiting"
+"""The `verdict` of a report about a batch that has none yet. Its `code` is `paused`, or `undecided`."""
+_STEP_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +283,7 @@ def _decided_in_the_end(
     patience = Patience.of(options.verdict_timeout_ms / 1000, time.monotonic, no_jitter)
 
     def publish(intent: Intent) -> Verdict:
-        return decided(lake, intent, batch, patience.verdict_wait_s)
+        return decided(lake, intent, batch, patience.verdict_wait_s, options)
 
     began_s = time.monotonic()
     verdict = drive(planned, publish, patience.delay_of)
@@ -291,7 +296,10 @@ def _decided_in_the_end(
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """The verdict on a batch, for the metrics of the driver. `seconds`: the wait for it, with all retries."""
+    """The verdict on a batch, or a step of the wait for it, for the metrics of the driver.
+
+    `seconds`: the wait for the verdict, with all retries, or the length of the step.
+    """
 
     query: str | None
     table: str
@@ -369,14 +377,38 @@ def _overwrite(
     )
 
 
-def decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float) -> Verdict:
+def decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float, options: SourceOptions) -> Verdict:
     """Publish `intent` under the batch's name, and wait for the verdict. Raises `OutcomeUnknown`
     (`verdict-timeout`).
+
+    A long wait is logged, and reported to the driver's metrics.
     """
     with lake.producer(batch.writer_id) as producer:
         # a replayed batch has other file names, so only its writer and its number identify it
         receipt = producer.publish(intent, writer_sequence=batch.sequence, content="")
-        return receipt.verdict(timeout_s=timeout_s)
+
+    async def awaited(session: Session) -> Verdict:
+        waiting = asyncio.ensure_future(await_verdict(session, receipt.intent, receipt.position, timeout_s=timeout_s))
+        try:
+            while not (await asyncio.wait({waiting}, timeout=_STEP_S))[0]:
+                await _report_wait(batch, options)
+            return waiting.result()
+        finally:
+            waiting.cancel()
+
+    return lake.holder.run(awaited)
+
+
+async def _report_wait(batch: WrittenBatch, options: SourceOptions) -> None:
+    """Log and report that another step of time has passed without a verdict."""
+    from rootline.connect import known_pause
+
+    pause = await known_pause(options.warehouse, options.log, options.table)
+    code, reason = ("undecided", "no verdict yet") if pause is None else ("paused", pause.reason)
+    _log.warning("waiting", action="verdict-wait", table=options.table, batch=batch.sequence, reason=reason)
+    if options.reports_to is not None:
+        report = CommitReport(batch.query_id, options.table, WAITING, code, None, 0, _STEP_S)
+        await asyncio.to_thread(report.send, options.reports_to)
 
 
 def _settled(verdict: Verdict, options: SourceOptions) -> Verdict:

@@ -231,15 +231,20 @@ async def _uploaded(session: Session, table: TableName, files: Sequence[tuple[st
 
 
 def pieces_of(batches: Iterable[pa.RecordBatch], least_bytes: int) -> Iterator[list[pa.RecordBatch]]:
-    """Batches in pieces of at least `least_bytes`, so that rows are split by partition a few times only."""
+    """Batches in pieces of about `least_bytes`, so that rows are split by partition a few times only.
+
+    A batch of several pieces is sliced.
+    """
     piece: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        piece.append(batch)
-        size += batch.nbytes
-        if size >= least_bytes:
-            yield piece
-            piece, size = [], 0
+        rows = max(1, least_bytes * batch.num_rows // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            piece.append(batch.slice(start, rows))
+            size += piece[-1].nbytes
+            if size >= least_bytes:
+                yield piece
+                piece, size = [], 0
     if piece:
         yield piece
 

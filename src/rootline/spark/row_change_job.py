@@ -382,7 +382,7 @@ def carried_out(
         with committing_lake(options) as lake:
             intent = _intent(lake, change)
             wait_s = options.verdict_timeout_ms / 1000
-            return _Outcome(change, None if intent is None else decided(lake, intent, change.batch, wait_s))
+            return _Outcome(change, None if intent is None else decided(lake, intent, change.batch, wait_s, options))
 
     def delay_of(outcome: _Outcome, replans: int) -> float | None:
         return None if outcome.verdict is None else patience.delay_of(outcome.verdict, replans)

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from rootline.client import checks
 from rootline.schemas.errors import Invalid
 from rootline.schemas.verdict import VerdictKind
-from rootline.spark.batch_commit import CommitReport
+from rootline.spark.batch_commit import WAITING, CommitReport
 from rootline.spark.daemon import classic_context
 from rootline.spark.data_source import REPORTS_SETTING, register
 
@@ -72,6 +72,13 @@ class StreamMetrics:
             registry=registry,
             buckets=_SECONDS,
         )
+        self._waited = Counter(
+            "rootline_spark_waited_seconds_total",
+            "Seconds that writes waited for a verdict, in steps of ten. `paused`: an operator paused the table. "
+            "`undecided`: it is not paused, and no coordinator has decided.",
+            (*labels, "reason"),
+            registry=registry,
+        )
         self._version = Gauge(
             "rootline_spark_version", "Version of the newest commit of a query.", labels, registry=registry
         )
@@ -92,8 +99,11 @@ class StreamMetrics:
         )
 
     def committed(self, query: str, report: CommitReport) -> None:
-        """Count a write that has a verdict."""
+        """Count a write that has a verdict, or a step of its wait."""
         labels = (query, report.table)
+        if report.verdict == WAITING:
+            self._waited.labels(*labels, report.code or "").inc(report.seconds)
+            return
         self._commits.labels(*labels, report.verdict, report.code or "").inc()
         self._seconds.labels(*labels).observe(report.seconds)
         if report.verdict == VerdictKind.COMMITTED:
@@ -270,8 +280,9 @@ def _received(address: str, metrics: StreamMetrics, listener: QueryListener) -> 
         def receive() -> None:
             while (data := receiver.recv(_REPORT_BYTES_MAX)) != _STOP:
                 report = CommitReport.of(data)
-                if report is not None:
-                    metrics.committed(listener.label_of(report.query), report)
+                with contextlib.suppress(TypeError, ValueError):  # of a report with values of other types
+                    if report is not None:
+                        metrics.committed(listener.label_of(report.query), report)
 
         thread = Thread(target=receive, name="rootline-spark-metrics", daemon=True)
         thread.start()

@@ -56,3 +56,15 @@ def test_few_rows_are_no_fault(count: int) -> None:
 def test_a_column_of_no_type_is_no_fault() -> None:
     rows = pa.table({"id": [1, 2], "unknown": pa.nulls(2)})
     assert dictionary_columns(rows) == ["unknown"]
+
+
+def test_the_memory_of_the_choice_does_not_grow_with_the_width_of_the_rows() -> None:
+    wide = pa.table({"different": [f"{at:05}" * 20_000 for at in range(600)], "same": ["x" * 100_000] * 600})
+    before = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counted)
+    try:
+        assert dictionary_columns(wide) == ["same"]
+    finally:
+        pa.set_memory_pool(before)
+    assert counted.max_memory() < 20_000_000, "the column has 60 MB"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,6 +58,11 @@ def ids(files: list[WrittenFile]) -> list[int]:
     return sorted(id_ for file in files for id_ in read(file).column("id").to_pylist())
 
 
+def resident_mb() -> float:
+    """The resident set of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
 def groups(file: WrittenFile) -> int:
     return int(pq.read_metadata(pa.BufferReader(file.body)).num_row_groups)
 
@@ -86,6 +92,17 @@ def test_many_partitions_and_their_open_files_share_one_limit(keys: int) -> None
         assert len(set(read(file).column("key").to_pylist())) == 1
     if keys == 3:
         assert len(written.files) < 30, "180 if each piece had its own"
+
+
+def test_waiting_rows_of_many_partitions_take_hardly_more_memory_than_their_bytes() -> None:
+    """Each in its own Arrow table, 8 MB of rows took half a gigabyte."""
+    rows, columns = 5_000, 200
+    schema = pa.schema([(f"n{at}", pa.int64()) for at in range(columns)])
+    definition = build_definition(schema, partition_by=["n0"], table_uuid=uuid.UUID(int=3))
+    piece = checked_rows(pa.table([pa.array(range(rows), pa.int64())] * columns, schema=schema), definition)
+    stream, before_mb = FileStream(definition, uuids(), 128 * 1024 * 1024), resident_mb()
+    assert stream.add(piece) == []
+    assert resident_mb() - before_mb < 100
 
 
 def test_wide_rows_are_not_collected_beyond_the_limit() -> None:

@@ -68,8 +68,9 @@ BY_UNIT_TEST_ONLY = {
     "RootlineTargetsVanished",
     "RootlineTasksDead",  # these two need a Redis
     "RootlineRedisAway",
-    "RootlineSparkStreamStalled",  # and these two a Spark: tests/spark/test_stream_metrics.py
+    "RootlineSparkStreamStalled",  # and these three a Spark: tests/spark/test_stream_metrics.py
     "RootlineSparkStreamBehind",
+    "RootlineSparkStreamWaits",
 }
 """Of these the state cannot be made in seconds: promtool plays it to the rule."""
 

@@ -89,14 +89,14 @@ def is_next(phase: Phase) -> bool:
 def mortal(decide: Callable[..., Any]) -> Callable[..., Any]:
     """`decided` of a batch that may not come to its end."""
 
-    def decided(lake: Any, intent: Any, batch: Any, timeout_s: float) -> Any:
+    def decided(lake: Any, intent: Any, batch: Any, *rest: Any) -> Any:
         die_at(Phase.BEFORE_PUBLISH)
         die_at(Phase.ZOMBIE)
         if is_next(Phase.BEFORE_VERDICT):
             with lake.producer(batch.writer_id) as producer:
                 producer.publish(intent, writer_sequence=batch.sequence, content="")
             die_at(Phase.BEFORE_VERDICT)
-        verdict = decide(lake, intent, batch, timeout_s)
+        verdict = decide(lake, intent, batch, *rest)
         die_at(Phase.AFTER_VERDICT)
         return verdict
 

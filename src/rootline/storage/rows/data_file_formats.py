@@ -365,18 +365,15 @@ def rows_of_run(
     run: Run,
     names: Sequence[str],
     at_once: Portion = STREAMED,
-    sized_as: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns `names` of the rows of `run` (consecutive row groups of Parquet, else the whole file) in order.
-
-    `sized_as`: the columns whose size decides about the rows of a batch, if they are more than `names`.
 
     Raises the errors of `all_rows`.
     """
     if not names:
         batches = _empty_batches(run.rows)
     elif isinstance(file, ParquetRows):
-        batches = file.batches_of(run.groups, names, at_once, sized_as)
+        batches = file.batches_of(run.groups, names, at_once)
     else:
         batches = file.batches(list(names))
     yield from _counted(batches, run.rows, entry, "its footer states")

@@ -60,6 +60,7 @@ from rootline.tree.filter.pruning import PruningFilter
 
 _AHEAD_BYTES: Final = 16 * 1024 * 1024
 """The columns of a filter that are decoded before the others."""
+_GATHERED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -162,9 +163,17 @@ class _Rows:
     is_filtered: bool = False
 
     @property
-    def has_rows(self) -> bool:
-        """Whether any of the rows is to be returned."""
-        return self.chosen is None or bool(self.chosen.any())
+    def needed_rows(self) -> int:
+        """The number of rows up to the last one that is to be returned."""
+        at = np.arange(self.columns.num_rows) if self.chosen is None else np.flatnonzero(self.chosen)
+        return int(at[-1]) + 1 if len(at) else 0
+
+    def slice(self, start: int, rows: int) -> _Rows:
+        """Some of the rows, with their flags."""
+        deleted, chosen = (
+            None if flags is None else flags[start : start + rows] for flags in (self.deleted_flags, self.chosen)
+        )
+        return _Rows(self.columns.slice(start, rows), self.start + start, deleted, chosen)
 
 
 class _Following:
@@ -178,12 +187,12 @@ class _Following:
         """Do without the next rows."""
         self._skipped += rows
 
-    def next(self, rows: int) -> pa.RecordBatch:
-        """The next rows."""
+    def next(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the next rows, in batches of their size in memory."""
         for _ in self._parts(self._skipped):
             pass
         self._skipped = 0
-        return _joined(list(self._parts(rows)))
+        yield from self._parts(rows)
 
     def _parts(self, rows: int) -> Iterator[pa.RecordBatch]:
         while rows:
@@ -279,12 +288,15 @@ class FileReading:
         ahead, is_all = _up_to(_AHEAD_BYTES, testing)
         chosen = [flags for _, tested in ahead if (flags := tested.chosen) is not None]
         file = self._with_pages_of(run, np.concatenate(chosen)) if is_all and chosen else self.file
-        rest = _Following(rows_of_run(file, self.entry, run, self.other_names, sized_as=self.names))
+        rest = _Following(rows_of_run(file, self.entry, run, self.other_names))
         for batch, tested in chain(ahead, testing):
-            if tested.has_rows:
-                yield self._completed(batch, rest.next(batch.num_rows), tested)
-            else:
-                rest.skip(batch.num_rows)
+            at, needed = 0, tested.needed_rows
+            for others in rest.next(needed) if needed else ():
+                part = tested.slice(at, others.num_rows)
+                if part.needed_rows:
+                    yield self._completed(batch.slice(at, others.num_rows), others, part)
+                at += others.num_rows
+            rest.skip(batch.num_rows - at)
 
     def _with_pages_of(self, run: Run, chosen: Flags) -> OpenFile:
         """The file, or one of which only pages with chosen rows are decoded, if these are at most half of the pages."""
@@ -302,12 +314,12 @@ class FileReading:
 
     def has_rows(self, run: Run) -> bool:
         """Whether `run` has rows to return. Decodes only `filter_names`, up to the first match."""
-        return any(tested.has_rows for _, tested in self._tested(run))
+        return any(tested.needed_rows for _, tested in self._tested(run))
 
     def _tested(self, run: Run) -> Iterator[tuple[pa.RecordBatch, _Rows]]:
         """Yield the stored columns of the filter, and its answer."""
         start = run.start
-        for batch in rows_of_run(self.file, self.entry, run, self.filter_names, sized_as=self.names):
+        for batch in rows_of_run(self.file, self.entry, run, self.filter_names):
             columns = self._projected(batch, self._filter_fields, self._filter_schema)
             yield batch, self._with_choice(columns, self._filter_fields, start)
             start += batch.num_rows
@@ -436,13 +448,17 @@ def _runs(
 def _up_to(
     bytes_max: int, tested: Iterator[tuple[pa.RecordBatch, _Rows]]
 ) -> tuple[list[tuple[pa.RecordBatch, _Rows]], bool]:
-    """Take so many bytes, or the first batch if many of its rows match. Returns whether these are all rows."""
-    found, size = [], 0
+    """Take so many bytes, or a few pages if most of them have matching rows. Returns whether these are all rows."""
+    found, chosen, size = [], np.zeros(0, np.bool_), 0
     for batch, rows in tested:
         found.append((batch, rows))
         size += batch.nbytes
-        if size > bytes_max or (len(found) == 1 and rows.chosen is not None and _is_dense(rows.chosen)):
+        if size > bytes_max:
             return found, False
+        if rows.chosen is not None and len(chosen) <= 2 * PAGE_ROWS:
+            chosen = np.concatenate([chosen, rows.chosen])
+            if len(chosen) > 2 * PAGE_ROWS and _is_dense(chosen):
+                return found, False
     return found, True
 
 
@@ -458,11 +474,13 @@ def output_schema(wanted: RowsWanted) -> pa.Schema:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.RecordBatch]:
-    """Join small batches. Yields the same rows in batches of at least `rows_min` rows, except for the last batch."""
+    """Join small batches. Yields the same rows in batches of at least `rows_min` rows or 64 MiB, except for the last
+    batch.
+    """
     pending: list[pa.RecordBatch] = []
     for batch in batches:
         pending.append(batch)
-        if sum(one.num_rows for one in pending) >= rows_min:
+        if sum(map(len, pending)) >= rows_min or sum(one.nbytes for one in pending) >= _GATHERED_BYTES_MAX:
             yield _joined(pending)
             pending = []
     if pending:

@@ -6,7 +6,8 @@ columns (`row_projection`), statistics against a filter (`rootline.tree.filter.p
 Invariants: an encrypted file is refused by name. Checksums of pages are compared if there are any. A fault of the disk
 is not reported as a fault of the file. Bytes that are not in memory are an error, never zeros. A row group is skipped
 only if no row of it can match. A bound whose order in Parquet may differ from the table's (decimals, bytes, uuids,
-other units) is unknown. All rows of the file are in row groups, or it is corrupt.
+other units) is unknown. All rows of the file are in row groups, or it is corrupt. Batches have about 16 MiB in memory,
+however small the file is.
 """
 
 from __future__ import annotations
@@ -157,10 +158,17 @@ PAGE_ROWS: Final = 20_000
 DECODED_ROWS: Final = 6 * PAGE_ROWS
 """The rows that are decoded at a time. Arrow copies a batch twice if its end is inside a page."""
 _LARGE_BATCH_BYTES: Final = 16 * 1024 * 1024
-_SMALL_BATCH_ROWS: Final = 1_024
-_SAMPLE_ROWS: Final = 128
+_BATCH_BYTES_MAX: Final = 20 * 1024 * 1024
+"""A batch may exceed the expected size by so much before the next ones have fewer rows."""
+_FIRST_ROWS: Final = 128
+_GROWTH: Final = 16
+_UNKNOWN_ROWS_MAX: Final = 16_384
+"""The rows of a batch if the footer does not state their size, because they may be far larger than the last ones."""
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _END_BYTES: Final = 8
+_OFFSET_BYTES: Final = 4
+_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "FIXED_LEN_BYTE_ARRAY": 16}
+"""The bytes of a value in memory, by its physical type."""
 _OVERLAPPING_MAX: Final = 4
 """The parts that may begin before a byte and contain it: of two fetches, each with padding."""
 _PADDING_BYTES: Final = 100
@@ -209,17 +217,30 @@ def batches_by_size(
     file: pq.ParquetFile,
     columns: Sequence[str] | None = None,
     made: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
+    *,
+    groups: Sequence[int] | None = None,
+    first_rows: int = _FIRST_ROWS,
+    rows_max: int = _UNKNOWN_ROWS_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all rows, after `made`, in batches of about 16 MiB in memory. Raises the errors of Arrow and of `made`.
+    """Yield rows, after `made`, in batches of about 16 MiB in memory. Raises the errors of Arrow and of `made`.
 
-    The first rows of each row group are decoded twice, because the footer does not state sizes in memory: a dictionary
-    has each text once, and the rows may have it many times.
+    The encoded size does not limit the size in memory: a dictionary has each text once, and the rows may have it many
+    times. So each batch has the rows that would have fitted by the size of the last one.
     """
-    for group in range(file.num_row_groups):
-        few = next(file.iter_batches(_SAMPLE_ROWS, row_groups=[group], columns=columns), None)
-        if few is not None and few.num_rows:
-            fitting = max(1, _LARGE_BATCH_BYTES * few.num_rows // max(1, made(few).nbytes))
-            yield from map(made, file.iter_batches(min(BATCH_ROWS, fitting), row_groups=[group], columns=columns))
+    batches, rows = file.iter_batches(first_rows, row_groups=groups, columns=columns), first_rows
+    while True:
+        file.reader.set_batch_size(rows)  # before each batch, because two iterations of one file share it
+        batch = next(batches, None)
+        if batch is None:
+            return
+        batch = made(batch)
+        yield batch
+        fitting = _BATCH_BYTES_MAX * batch.num_rows // max(1, batch.nbytes)
+        rows = _of_whole_pages(min(fitting, _GROWTH * batch.num_rows, rows_max))
+
+
+def _of_whole_pages(rows: int) -> int:
+    return max(1, rows - rows % (PAGE_ROWS if rows >= PAGE_ROWS else 1))
 
 
 @dataclass(frozen=True)
@@ -266,33 +287,28 @@ class ParquetRows:
         return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of `columns` in batches of at most `BATCH_ROWS`."""
-        try:
-            yield from self.file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
-        except (pa.ArrowException, OSError) as error:
-            raise self._undecodable(error) from error
+        """The rows of `columns`, in the batches of `batches_of`."""
+        return self.batches_of(range(self.file.metadata.num_row_groups), columns)
 
     def batches_of(
-        self,
-        groups: Sequence[int],
-        columns: Sequence[str],
-        at_once: Portion = STREAMED,
-        sized_as: Sequence[str] = (),
+        self, groups: Sequence[int], columns: Sequence[str], at_once: Portion = STREAMED
     ) -> Iterator[pa.RecordBatch]:
         """Yield the top-level columns of these names, for the rows of these groups.
 
-        `sized_as`: the columns whose size decides about the rows of a batch, if not `columns`. Raises the errors of
-        `batches`.
+        Raises:
+            Corrupt: `data-file-corrupt`.
+            Unavailable: `store-unavailable`, the disk failed.
         """
         names = list(columns)
         try:
-            rows, size = self._extent(groups, sized_as or names)
-            if rows <= at_once.rows_max and size <= at_once.bytes_max:
+            rows, size = self._extent(groups, names)
+            if size is not None and rows <= at_once.rows_max and size <= at_once.bytes_max:
                 yield from self.file.read_row_groups(list(groups), columns=names).to_batches()
                 return
-            fitting = min(DECODED_ROWS, _LARGE_BATCH_BYTES * rows // max(size, 1))
-            batch_rows = max(_SMALL_BATCH_ROWS, fitting - fitting % (PAGE_ROWS if fitting >= PAGE_ROWS else 1))
-            yield from self.file.iter_batches(batch_rows, row_groups=list(groups), columns=names)
+            first, most = _FIRST_ROWS, _UNKNOWN_ROWS_MAX
+            if size is not None:
+                first = most = _of_whole_pages(min(DECODED_ROWS, _LARGE_BATCH_BYTES * rows // max(size, 1)))
+            yield from batches_by_size(self.file, names, groups=list(groups), first_rows=first, rows_max=most)
         except (pa.ArrowException, OSError) as error:
             raise self._undecodable(error) from error
 
@@ -329,7 +345,7 @@ class ParquetRows:
             )
         except (OSError, pa.ArrowException, Corrupt):  # the decoding of all pages names the fault
             return None
-        return ParquetRows(opened, self.name)
+        return ParquetRows(opened, self.name, self.source)
 
     def ranges(self, groups: Sequence[int], columns: Sequence[str], length: int) -> list[ByteRange]:
         """The byte ranges of these columns of these row groups, in a file of `length` bytes.
@@ -352,13 +368,31 @@ class ParquetRows:
         paths = (schema.column(at).path for at in range(len(schema)))
         return [at for at, path in enumerate(paths) if path in columns or path.startswith(inner)]
 
-    def _extent(self, groups: Sequence[int], columns: Sequence[str]) -> tuple[int, int]:
-        """(the number of rows, the approximate number of bytes when decoded) of these columns and row groups."""
-        rows = size = 0
-        for group in map(self.file.metadata.row_group, groups):
-            rows += group.num_rows
-            size += max(0, group.total_byte_size)
-        return rows, size * len(columns) // max(1, len(self.schema))
+    def _extent(self, groups: Sequence[int], columns: Sequence[str]) -> tuple[int, int | None]:
+        """(the number of rows, the most bytes in memory, approximately) of these columns and row groups.
+
+        The bytes are `None` if unknown, because writers need not state the size of texts.
+        """
+        rows, leaves = sum(self.group_rows[number] for number in groups), self._leaves(columns)
+        layouts = [self.file.metadata.schema.column(at) for at in leaves]
+        widths = [_WIDTHS.get(layout.physical_type) for layout in layouts]
+        if not any(layout.max_repetition_level for layout in layouts):
+            if None not in widths:
+                return rows, rows * sum(width or 0 for width in widths)
+            longest = sum(max(0, self.file.metadata.row_group(number).total_byte_size) for number in groups)
+            if rows * longest <= _LARGE_BATCH_BYTES:  # no text is longer, so the footer need not be read for a few rows
+                return rows, rows * longest
+        if self.source is None:
+            return rows, None
+        size = 0
+        with contextlib.suppress(Corrupt):  # then decoding names the fault
+            for group in map(self.chunks.__getitem__, groups):
+                for chunk, width in zip(map(group.__getitem__, leaves), widths, strict=True):
+                    if width is None and chunk.text_bytes is None:
+                        return rows, None
+                    size += max(0, chunk.values) * (width or _OFFSET_BYTES) + max(0, chunk.text_bytes or 0)
+            return rows, size
+        return rows, None
 
     def _undecodable(self, error: Exception) -> RootlineError:
         fault = Corrupt("data-file-corrupt", f"{self.name}: cannot be decoded: {error}")

@@ -236,18 +236,18 @@ class RowProjection:
                 raise self._error(name, f"has member {member!r} more than once")
 
     def _list(self, array: pa.ListArray, wanted: ListType, name: str) -> pa.Array:
-        values = self._array(array.values, wanted.element_type, f"{name}.element", None)
+        offsets, mask, own = _members_of(array)
+        values = self._array(array.values[own], wanted.element_type, f"{name}.element", None)
         if wanted.element_required and array.flatten().null_count:
             raise self._error(f"{name}.element", "is required, but some rows have none")
-        offsets, mask = _offsets_and_mask(array)
         return pa.ListArray.from_arrays(offsets, values, type=arrow_type_of(wanted), mask=mask)
 
     def _map(self, array: pa.MapArray, wanted: MapType, name: str) -> pa.Array:
-        keys = self._array(array.keys, wanted.key_type, f"{name}.key", None)
-        items = self._array(array.items, wanted.value_type, f"{name}.value", None)
+        offsets, mask, own = _members_of(array)
+        keys = self._array(array.keys[own], wanted.key_type, f"{name}.key", None)
+        items = self._array(array.items[own], wanted.value_type, f"{name}.value", None)
         if wanted.value_required and items.null_count:
             raise self._error(f"{name}.value", "is required, but some rows have none")
-        offsets, mask = _offsets_and_mask(array)
         return pa.MapArray.from_arrays(offsets, keys, items, type=arrow_type_of(wanted), mask=mask)
 
     def _map_of(self, parts: tuple[pa.Array, pa.Array, pa.Array], wanted: MapType, name: str) -> pa.Array:
@@ -329,13 +329,15 @@ def _mismatch(found: pa.DataType, wanted: PrimitiveType, accepts: Accepts) -> st
     return f"is a {wanted}, not {found}; cast it first"
 
 
-def _offsets_and_mask(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.Array | None]:
-    if not array.null_count:
-        return array.offsets, None
-    copied = pa.array(
-        array.offsets.to_numpy(zero_copy_only=False), pa.int32()
-    )  # a mask needs a separate offsets buffer
-    return copied, array.is_null()
+def _members_of(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.Array | None, slice]:
+    """The offsets, from 0 on, the nulls, and the range of the members. Rows of a slice share members with others, and
+    each slice would convert all of them.
+    """
+    offsets, mask = array.offsets, array.is_null() if array.null_count else None
+    start, end = (offsets[0].as_py(), offsets[-1].as_py()) if len(array) else (0, 0)
+    if start or mask is not None:  # a mask needs a separate offsets buffer
+        offsets = pa.array(offsets.to_numpy(zero_copy_only=False) - start, pa.int32())
+    return offsets, mask, slice(start, end)
 
 
 K = TypeVar("K")
