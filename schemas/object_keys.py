@@ -236,6 +236,14 @@ def spark_folder(write_uuid: uuid.UUID) -> Location:
     return Location(f"{_SPARK_FOLDER}{write_uuid}")
 
 
+def spark_folder_of(key: str) -> str | None:
+    """The folder, relative to the warehouse, of the write by Spark's own writer that stored `key`. `None`: no such
+    write did.
+    """
+    found = re.match(f".*?/{_SPARK_FOLDER}{_UUID}(?=/)", key)
+    return None if found is None else found[0]
+
+
 def key_of(table: TableName, location: str) -> ObjectKey:
     """The object key of a location that is relative to the table's prefix."""
     return ObjectKey(table_prefix(table) + location)

@@ -163,6 +163,23 @@ async def test_names_go_only_while_the_lock_of_their_folder_is_held_alone(
     await store.close()
 
 
+async def test_a_write_by_spark_leaves_no_folder_once_its_last_file_is_removed(tmp_path: Path) -> None:
+    store = STORES["local folder"](None, tmp_path)  # type: ignore[arg-type]
+    name, data = "part-00000-5.c000.parquet", tmp_path / "lake" / "demo" / "flights" / "data"
+    job, kept = (f"demo/flights/data/spark-write={uuid.UUID(int=at)}" for at in (1, 2))
+    dead = [f"{job}/_temporary/0/{attempt}/partition_group=1/{name}" for attempt in ("task_1", "_temporary/attempt_2")]
+    other = "demo/flights/data/day=1/2.parquet"
+    await put_all(store, *dead, f"{kept}/a/1.parquet", f"{kept}/b/2.parquet", other)
+    (tmp_path / "lake" / job / "_temporary/0/_temporary/attempt_3").mkdir()  # it wrote nothing
+    remover = LocalObjectRemover(tmp_path / "lake")
+    await remover.remove([ObjectKey(key) for key in (*dead, f"{kept}/a/1.parquet", other)])
+    assert sorted(str(path.relative_to(data)) for path in data.rglob("*")) == sorted(
+        ["day=1", *(f"spark-write={uuid.UUID(int=2)}{more}" for more in ("", "/b", "/b/2.parquet"))]
+    )
+    await remover.close()
+    await store.close()
+
+
 async def test_an_inventory_of_a_folder_follows_no_link_out_of_it(tmp_path: Path) -> None:
     store = STORES["local folder"](None, tmp_path)  # type: ignore[arg-type]
     await put_all(store, "a/b/1")

@@ -3,7 +3,8 @@
 Owns: the calls, their order and the lock. Does not own: the choice of files (workers), creation
 (`local_object_store`).
 Invariants: Names are removed only under the folder's exclusive `flock`, a few at a time, so that no commit waits long.
-The folder is synced before the lock is released. Temporary files and other folders' names are never removed.
+The folder is synced before the lock is released. Temporary files and other folders' names are never removed. Empty
+folders stay, except those of a write by Spark's own writer: each write has its own, and no other writer uses them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from rootline.adapters.posix_files import BlockingCalls, unlock_and_close, wait_
 from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.object_keys import spark_folder_of
 
 _PAGE: Final = 1_000
 _AT_ONCE: Final = 64
@@ -60,6 +62,8 @@ class LocalObjectRemover(ObjectRemover):
         for folder, names in by_folder.items():
             for start in range(0, len(names), _AT_ONCE):
                 await self._calls.run(partial(_remove, self._root / folder, names[start : start + _AT_ONCE]))
+        for write in {spark_folder_of(key) for key in keys} - {None}:
+            await self._calls.run(partial(_remove_empty, self._root / str(write)))
 
     @override
     async def close(self) -> None:
@@ -107,6 +111,12 @@ def _remove(folder: Path, names: Sequence[str]) -> None:
         raise _unavailable(folder, error) from error
     finally:
         unlock_and_close(descriptor)
+
+
+def _remove_empty(top: Path) -> None:
+    for folder, _, _ in os.walk(top, topdown=False):
+        with contextlib.suppress(OSError):  # it is not empty
+            Path(folder).rmdir()
 
 
 def _unavailable(path: Path, error: OSError) -> Unavailable:
