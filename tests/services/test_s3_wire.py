@@ -8,7 +8,7 @@ import os
 import pytest
 
 from rootline.adapters.s3_object_store import S3ObjectStore, s3_client
-from rootline.ports.object_store import PendingUpload, PutStatus
+from rootline.ports.object_store import PendingUpload, PutStatus, UploadedPart
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from tests.services.recording_proxy import Fate, recording_proxy
@@ -237,17 +237,34 @@ async def test_an_upload_that_another_program_began_is_completed_and_may_be_comp
     async with s3_client(s3_service.settings()) as client:
         upload_id = (await client.create_multipart_upload(**place))["UploadId"]
         bodies = (b"a" * 5 * 1024 * 1024, b"b")
-        etags = [
-            (await client.upload_part(**place, UploadId=upload_id, PartNumber=number, Body=body))["ETag"]
+        stored = [
+            await client.upload_part(**place, UploadId=upload_id, PartNumber=number, Body=body)
             for number, body in enumerate(bodies, 1)
         ]
-    length = sum(map(len, bodies))
+    length, parts = sum(map(len, bodies)), tuple(UploadedPart(part["ETag"]) for part in stored)
     assert await store.get(key) is None
     for _ in range(2):
-        await store.complete_upload(PendingUpload(key, upload_id, tuple(etags), length))
+        await store.complete_upload(PendingUpload(key, upload_id, parts, length))
     assert await store.length_of(key) == length
     with pytest.raises(Unavailable, match="POST demo/flights/data/other was answered 404"):
-        await store.complete_upload(
-            PendingUpload(ObjectKey("demo/flights/data/other"), upload_id, tuple(etags), length)
-        )
+        await store.complete_upload(PendingUpload(ObjectKey("demo/flights/data/other"), upload_id, parts, length))
+    await store.close()
+
+
+async def test_an_upload_that_was_begun_with_checksums_is_completed_with_those_of_its_parts(
+    s3_service: S3Service,
+) -> None:
+    """Amazon S3 refuses to complete it without them, and so does this store."""
+    store, key = s3_service.store(), ObjectKey("demo/flights/data/one.parquet")
+    place = {"Bucket": s3_service.bucket, "Key": store.url_of(key).removeprefix(f"s3://{s3_service.bucket}/")}
+    async with s3_client(s3_service.settings()) as client:
+        upload_id = (await client.create_multipart_upload(**place, ChecksumAlgorithm="SHA256"))["UploadId"]
+        how = {"UploadId": upload_id, "PartNumber": 1, "Body": b"rows", "ChecksumAlgorithm": "SHA256"}
+        stored = await client.upload_part(**place, **how)
+    bare = UploadedPart(stored["ETag"])
+    with pytest.raises(Unavailable, match="was answered 400 InvalidRequest"):
+        await store.complete_upload(PendingUpload(key, upload_id, (bare,), 4))
+    whole = UploadedPart(stored["ETag"], (("SHA256", stored["ChecksumSHA256"]),))
+    await store.complete_upload(PendingUpload(key, upload_id, (whole,), 4))
+    assert await store.length_of(key) == 4
     await store.close()

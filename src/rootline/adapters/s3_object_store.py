@@ -62,6 +62,7 @@ from rootline.ports.object_store import (
     PutReply,
     PutStatus,
     StoredObject,
+    UploadedPart,
 )
 from rootline.schemas.errors import Fenced, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
@@ -237,7 +238,7 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectUploads):
         return str(begun["UploadId"])
 
     @override
-    async def put_part(self, key: ObjectKey, upload_id: str, number: int, part: bytes | CopiedBytes) -> str:
+    async def put_part(self, key: ObjectKey, upload_id: str, number: int, part: bytes | CopiedBytes) -> UploadedPart:
         place: dict[str, Any] = {"Bucket": self._bucket, "Key": self._prefix + key}
         place |= {"UploadId": upload_id, "PartNumber": number}
         what = f"PUT {key} part {number}"
@@ -247,13 +248,16 @@ class S3ObjectStore(ObjectStore, ObjectParts, ObjectsUpTo, ObjectUploads):
             place["CopySource"] = {"Bucket": self._bucket, "Key": self._prefix + part.source}
             place["CopySourceRange"] = f"bytes={part.start}-{part.start + part.length - 1}"
             stored = (await self._sent(what, lambda client: client.upload_part_copy(**place)))["CopyPartResult"]
-        return str(stored["ETag"])
+        return UploadedPart(str(stored["ETag"]))
 
     @override
     async def complete_upload(self, upload: PendingUpload) -> None:
         check_key(upload.key)
         client, what = await self._opened(), f"POST {upload.key}"
-        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(upload.etags, 1)]
+        parts = [
+            {"PartNumber": number, "ETag": part.etag, **{f"Checksum{name}": value for name, value in part.checksums}}
+            for number, part in enumerate(upload.parts, 1)
+        ]
         asked = {"Bucket": self._bucket, "Key": self._prefix + upload.key, "UploadId": upload.upload_id}
         try:
             async with self._reading(what):

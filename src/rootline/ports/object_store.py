@@ -168,15 +168,26 @@ class ObjectFiles(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class UploadedPart:
+    """A stored part of an upload. `checksums`: name (`CRC32C`) and value (base64) of each that was sent with the part.
+
+    A store refuses to complete an upload that was begun with an algorithm, unless it gets them back.
+    """
+
+    etag: str
+    checksums: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PendingUpload:
     """An upload in parts, all of which are stored. The object does not exist until the upload is completed.
 
-    `etags`: of the parts, in their order. `length`: of the object, in bytes.
+    `parts`: in their order. `length`: of the object, in bytes.
     """
 
     key: ObjectKey
     upload_id: str
-    etags: tuple[str, ...]
+    parts: tuple[UploadedPart, ...]
     length: int
 
 
@@ -201,8 +212,8 @@ class ObjectUploads(Protocol):
         """Begin an upload. Returns its id. Raises `Unavailable`."""
         ...
 
-    async def put_part(self, key: ObjectKey, upload_id: str, number: int, part: bytes | CopiedBytes) -> str:
-        """Store a part of an upload. Returns its etag. Only the last part may have less than 5 MiB.
+    async def put_part(self, key: ObjectKey, upload_id: str, number: int, part: bytes | CopiedBytes) -> UploadedPart:
+        """Store a part of an upload. Only the last part may have less than 5 MiB.
 
         Raises:
             Unavailable: `store-unavailable`, also of a store that copies no bytes, or `store-denied`.

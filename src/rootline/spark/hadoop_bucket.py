@@ -44,7 +44,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from rootline.client.new_files import repeated, upload_all
 from rootline.client.session import Session
 from rootline.connect import engine_storage, store_settings, warehouse_url
-from rootline.ports.object_store import CopiedBytes, ObjectUploads, PendingUpload
+from rootline.ports.object_store import CopiedBytes, ObjectUploads, PendingUpload, UploadedPart
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import key_of, table_prefix
@@ -72,6 +72,8 @@ _SPARKS_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSIO
 _MAGIC: Final = "fs.s3a.capability.magic.committer"
 _IN_MEMORY: Final = "fs.s3a.committer.magic.track.commits.in.memory.enabled"
 _CHECKSUM: Final = "fs.s3a.create.checksum.algorithm"
+_CHECKSUMS: Final = ("CRC32", "CRC32C", "SHA1", "SHA256")
+"""The algorithms whose checksums S3A records for the parts of an upload."""
 _reached: Final[dict[tuple[str, str], str | None]] = {}
 _quiet: Final = Lock()
 _ASKING_ONCE: Final = {
@@ -142,7 +144,9 @@ def _why_not_written(files: Any, path: Any) -> str | None:
     conf = files.getConf()
     if not files.hasPathCapability(path, _MAGIC) or conf.getBoolean(_IN_MEMORY, False):
         return f"fs.s3a.committer.magic.enabled is not true, or {_IN_MEMORY} is"
-    return f"{_CHECKSUM} is set" if conf.get(_CHECKSUM) else None
+    algorithm = (conf.get(_CHECKSUM) or "NONE").strip().upper().replace("_", "")
+    is_recorded = algorithm in ("NONE", *_CHECKSUMS)
+    return None if is_recorded else f"S3A does not record the checksums of {_CHECKSUM}={algorithm}"
 
 
 def _hand_over(spark: SparkSession, bucket: str, ours: Mapping[str, str]) -> None:
@@ -242,10 +246,11 @@ async def copy_file(session: Session, table: TableName, location: str, into: str
     assert isinstance(store, ObjectUploads), "Spark wrote into a bucket"
     if same < max(_PART_BYTES_MIN, size - same):
         return await upload_all(session, table, [(into, await asyncio.to_thread(os.pread, descriptor, size, 0))])
-    uploads, upload_id, count = store, await store.begin_upload(key), -(-same // _COPY_BYTES)
+    uploads, count = store, -(-same // _COPY_BYTES)
+    upload_id = await repeated(session, partial(uploads.begin_upload, key), f"{key}: its upload was not begun")
     length = same // count
 
-    async def put(number: int) -> str:
+    async def put(number: int) -> UploadedPart:
         start = number * length
         if number < count:
             with contextlib.suppress(Unavailable):  # some stores cannot copy
@@ -254,8 +259,11 @@ async def copy_file(session: Session, table: TableName, location: str, into: str
         part = await asyncio.to_thread(os.pread, descriptor, length if number < count else size - start, start)
         return await uploads.put_part(key, upload_id, number + 1, part)
 
-    etags = await gather_bounded(range(count + 1), put, _PARTS_AT_ONCE)
-    return await uploads.complete_upload(PendingUpload(key, upload_id, tuple(etags), size))
+    async def stored(number: int) -> UploadedPart:
+        return await repeated(session, partial(put, number), f"{key}: part {number + 1} was not stored")
+
+    parts = await gather_bounded(range(count + 1), stored, _PARTS_AT_ONCE)
+    return await _complete(session, uploads, PendingUpload(key, upload_id, tuple(parts), size))
 
 
 def remove_uploads(spark: SparkSession, url: str) -> None:
@@ -283,12 +291,12 @@ async def _completed(session: Session, table: TableName, place: str) -> list[Upl
             stated = json.loads(found.body if found is not None else b"")
             [(task, attempt)] = _ATTEMPT.findall(stated["uri"])
             attempts[task].add(attempt)
-            tags = tuple(tag if isinstance(tag, str) else str(tag["etag"]) for tag in stated["etags"])
+            parts = tuple(map(_part, stated["etags"]))
             url = f"s3://{stated['bucket']}/{stated['destinationKey']}"
             if not url.startswith(f"{uploads.url_of(prefix)}/"):
                 raise ValueError(url)
             ours = ObjectKey(url.removeprefix(uploads.url_of("")))
-            return PendingUpload(ours, stated["uploadId"], tags, int(stated["length"]))
+            return PendingUpload(ours, stated["uploadId"], parts, int(stated["length"]))
         except (ValueError, KeyError, TypeError) as error:
             raise Invalid(
                 "rows-invalid",
@@ -304,10 +312,23 @@ async def _completed(session: Session, table: TableName, place: str) -> list[Upl
             "committed: repeat the write",
         )
 
-    async def complete(upload: PendingUpload) -> None:
-        attempt = partial(uploads.complete_upload, upload)
-        await repeated(session, attempt, f"{upload.key}: its upload was not completed")
-
-    await gather_bounded(pending, complete, _REQUESTS_AT_ONCE)
+    await gather_bounded(pending, partial(_complete, session, uploads), _REQUESTS_AT_ONCE)
     own = table_prefix(table)
     return [UploadedFile(upload.key.removeprefix(own), upload.length) for upload in pending]
+
+
+async def _complete(session: Session, uploads: ObjectUploads, upload: PendingUpload) -> None:
+    attempt = partial(uploads.complete_upload, upload)
+    await repeated(session, attempt, f"{upload.key}: its upload was not completed")
+
+
+def _part(stated: Any) -> UploadedPart:
+    """A part in Hadoop's description of an upload. Raises `ValueError`, `KeyError` or `TypeError`."""
+    if isinstance(stated, str):
+        return UploadedPart(stated)
+    etag, algorithm = str(stated["etag"]), stated.get("checksumAlgorithm")
+    if algorithm is None:
+        return UploadedPart(etag)
+    if algorithm not in _CHECKSUMS:
+        raise ValueError(algorithm)
+    return UploadedPart(etag, ((algorithm, str(stated["checksum"])),))
