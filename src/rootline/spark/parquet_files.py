@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -312,11 +313,11 @@ def written_files(
     files = completed_files(options, place) if in_bucket else _files_in(place, path)
     if not files:
         return WrittenFiles()
-    locations = sorted(file.location for file in files)
+    files.sort(key=attrgetter("location"))
     driver_bytes = _DRIVER_BYTES_OF_BUCKET if in_bucket else _DRIVER_BYTES
-    count = min(len(locations), _TASKS_OF_CORE * _cores(spark))
-    count = max(count, -(-len(locations) // _FILES_OF_TASK))
-    described = partial(_described, options, definition.to_json(), [locations[at::count] for at in range(count)])
+    count = min(len(files), _TASKS_OF_CORE * _cores(spark))
+    count = max(count, -(-len(files) // _FILES_OF_TASK))
+    described = partial(_described, options, definition.to_json(), [files[at::count] for at in range(count)])
     if sum(file.length for file in files) <= driver_bytes:
         with ThreadPoolExecutor(_DRIVER_THREADS) as threads:
             found = list(threads.map(described, range(count)))
@@ -331,7 +332,12 @@ def written_files(
 
 
 def _files_in(place: str, path: str) -> list[UploadedFile]:
-    found = [file for file in Path(path).rglob("*.parquet") if not _is_hidden(file.relative_to(path))]
+    found: list[Path] = []
+    for folder, inner, names in os.walk(path):
+        inner[:] = [
+            name for name in inner if not name.startswith(_HIDDEN)
+        ]  # tasks that lost still change their folders
+        found += [Path(folder, name) for name in names if name.endswith(".parquet") and not name.startswith(_HIDDEN)]
     paths = map(_renamed, found)
     return [UploadedFile(f"{place}/{file.relative_to(path).as_posix()}", file.stat().st_size) for file in paths]
 
@@ -341,10 +347,6 @@ def _cores(spark: SparkSession) -> int:
         return int(spark.sparkContext.defaultParallelism)
     except (AttributeError, NotImplementedError):  # not available on Spark Connect
         return _CORES_OF_CLUSTER
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def _renamed(path: Path) -> Path:
@@ -357,18 +359,19 @@ def _renamed(path: Path) -> Path:
 
 
 def _described(
-    options: SourceOptions, definition_json: bytes, shares: Sequence[Sequence[str]], number: int
+    options: SourceOptions, definition_json: bytes, shares: Sequence[Sequence[UploadedFile]], number: int
 ) -> WrittenFiles:
     definition = TableDefinition.from_json(definition_json)
     wanted = bytes_of(arrow_schema_of(definition.schema))
     ids, run = list(_element_ids(definition.schema.fields)), guest_lake(options).holder.run
     files: list[intent.DataFile] = []
     dates: list[int | None] = []
-    with tempfile.NamedTemporaryFile(prefix="rootline-") as scratch:
-        for location in shares[number]:
+    with tempfile.TemporaryFile() as scratch:  # without a name, so a task that Spark kills leaves nothing on the disk
+        for written in shares[number]:
+            location = written.location
             path = run(partial(_local, table=options.table, location=location, scratch=scratch))
             into = final_location(location)
-            same = _write_ids(path, ids) if None in ids or into != location else 0
+            same = _write_ids(path, written.length, ids) if None in ids or into != location else 0
             try:
                 file = _file(path, into, definition, wanted)
             except Invalid as error:
@@ -388,7 +391,7 @@ async def _local(session: Session, table: TableName, location: str, scratch: IO[
         path = await store.path_of(key)
     else:
         is_copied = await repeated(session, partial(_is_copied, store, key, scratch), f"{key}: not read")
-        path = scratch.name if is_copied else None
+        path = f"/dev/fd/{scratch.fileno()}" if is_copied else None
     if path is None:
         raise Invalid("file-missing", f"{key}: Spark wrote this file, but it does not exist: run the write again")
     return path
@@ -424,9 +427,12 @@ def lacks_ids(definition: TableDefinition) -> bool:
     return None in _element_ids(definition.schema.fields)
 
 
-def _write_ids(path: str, ids: Sequence[int | None]) -> int:
-    """Write the field ids that are missing in a file's footer: those inside lists and maps, which Spark cannot write.
-    Returns the offset of the footer.
+def _write_ids(path: str, size: int, ids: Sequence[int | None]) -> int:
+    """Write a footer with the field ids that are missing in a file's own: those inside lists and maps, which Spark
+    cannot write. Returns the number of bytes before the footer.
+
+    It is written behind the first `size` bytes, which Spark wrote and which stay. So a task may repeat it after another
+    one that was killed, or at the same time.
 
     Raises:
         Invalid: `file-unreadable`, the file is not a Parquet file with these columns.
@@ -434,16 +440,17 @@ def _write_ids(path: str, ids: Sequence[int | None]) -> int:
     """
     try:
         with Path(path).open("r+b") as file:
-            size = file.seek(-_FOOTER_END, os.SEEK_END) + _FOOTER_END
+            file.seek(size - _FOOTER_END)
             length, magic = struct.unpack("<I4s", file.read(_FOOTER_END))
             start = file.seek(size - _FOOTER_END - length)
             footer = file.read(length)
             made = with_field_ids(footer, [None, *ids]) if None in ids else footer
-            if made != footer:
-                file.seek(start)
-                file.write(made + struct.pack("<I4s", len(made), magic))
-            return start
-    except ValueError as error:
+            if made == footer:
+                return start
+            file.seek(size)
+            file.write(made + struct.pack("<I4s", len(made), magic))
+            return size
+    except (ValueError, struct.error) as error:
         raise Invalid("file-unreadable", f"{path}: its footer cannot be used: {error}") from error
     except OSError as error:
         reason = f"{path}: cannot be changed: {error.strerror or error}. Nothing was committed: repeat the write"
