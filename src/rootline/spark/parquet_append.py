@@ -7,10 +7,10 @@ and sort orders (`transform_columns`), describing the files (`parquet_files`), t
 way (`format("rootline")`).
 Invariants: Spark's writer gets rows only where its files equal ours: the same columns with their ids and types, of one
 partition. In doubt our own writer writes them. An intent names files only after Spark's job has succeeded, in a folder
-to which no other job writes, with as many rows as Spark counted. Nothing is ever deleted. A file with several
-partitions is refused, so a mistake in the grouping costs a write and never a row. A batch has the same name as with
-`writeStream.format("rootline")`, so a query may switch between the two with its checkpoint, and a replayed batch
-commits once.
+to which no other job writes, with as many rows as Spark counted. Nothing is ever deleted. A
+file with several partitions is refused, so a mistake in the grouping costs a write and never a row. A batch has the
+same name as with `writeStream.format("rootline")`, so a query may switch between the two with its checkpoint, and a
+replayed batch commits once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.schema import Schema
@@ -289,11 +289,15 @@ def _append_files(
 
 _RUN: Final = "spark.jobGroup.id"
 """A local property that is the id of the query's run. Each run executes a batch once."""
-_latest: Final[dict[tuple[str | None, str, str], tuple[str, int, int]]] = {}
-"""The newest batch of each writer of a table: the query's run, the batch's number and the hash of its plan."""
+_BATCHES_MAX: Final = 1_000
+_plans: Final[dict[tuple[str, int, str | None, str, str], int]] = {}
+"""The hashes of the plans of the newest batches, by run, number, warehouse, table and writer. Parts of a batch follow
+each other, so older ones are not needed.
+"""
+_plans_lock: Final = Lock()
 
 
-def _check_whole(batch: DataFrame, writer: tuple[str | None, str, str], number: int) -> None:
+def _check_whole(batch: DataFrame, number: int, warehouse: str | None, table: str, writer: str) -> None:
     """Check that a query does not append a batch in parts, because all parts would have one name, and only one of them
     would be added.
 
@@ -303,15 +307,17 @@ def _check_whole(batch: DataFrame, writer: tuple[str | None, str, str], number: 
     run = local_property(batch.sparkSession, _RUN)
     if run is None:
         return
-    found = (run, number, batch.semanticHash())
-    known = _latest.setdefault(writer, found)
-    if known[:2] == found[:2] and known != found:
+    plan = batch.semanticHash()
+    with _plans_lock:
+        known = _plans.setdefault((run, number, warehouse, table, writer), plan)
+        if len(_plans) > _BATCHES_MAX:
+            del _plans[next(iter(_plans))]
+    if known != plan:
         raise Invalid(
             "setting-invalid",
-            f"{writer[1]}: batch {number} was appended already, with another DataFrame. Only one of the two would be "
+            f"{table}: batch {number} was appended already, with another DataFrame. Only one of the two would be "
             "added, because both have one name: append their union, or give each batch_appender its own writer_id",
         )
-    _latest[writer] = found
 
 
 def batch_appender(
@@ -352,7 +358,7 @@ def batch_appender(
                 "or use writeStream.format('rootline')",
             )
         writer = writer_id or f"{QUERY_WRITER_PREFIX}{query_id}"
-        _check_whole(batch, (warehouse, table, writer), number)
+        _check_whole(batch, number, warehouse, table, writer)
         append(
             batch,
             table,
