@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import random
+import tempfile
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -21,6 +25,7 @@ from structlog.testing import capture_logs
 
 import rootline.spark
 from rootline.adapters.memory import MemoryIntentLog
+from rootline.adapters.s3_object_store import s3_client
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
 from rootline.client.session import Session
@@ -29,7 +34,7 @@ from rootline.connect import connect
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import OwnKind, own_kind
-from rootline.spark import connection, hadoop_bucket
+from rootline.spark import connection, hadoop_bucket, parquet_files
 from rootline.spark.options import parse_options
 from tests.services.recording_proxy import Fate, recording_proxy
 from tests.services.s3_service import SECRET, S3Service
@@ -82,6 +87,15 @@ class Bucket:
             return [key.removeprefix("demo/flights/") for key in found.keys]
 
         return self.lake.holder.run(listed)
+
+    async def rest(self) -> tuple[list[str], int]:
+        """The names of all objects below `data`, S3A's marks of folders too, and the number of open uploads."""
+        place = {"Bucket": self.service.bucket, "Prefix": f"{self.prefix}/demo/flights/data/"}
+        async with s3_client(self.service.settings()) as client:
+            found = (await client.list_objects_v2(**place)).get("Contents", ())
+            uploads = (await client.list_multipart_uploads(**place)).get("Uploads", ())
+            names = (item["Key"].removeprefix(place["Prefix"]) for item in found)
+            return [name for name in names if name], len(uploads)
 
 
 @pytest.fixture
@@ -208,11 +222,23 @@ def test_lists_and_maps_are_written_with_the_ids_statistics_and_rows_of_our_own_
     assert comparable(frame.toArrow().cast(NESTED)) == comparable(rows)
 
 
-def test_the_store_copies_what_is_long_and_only_the_footer_is_new(s3a: SparkSession, bucket: Bucket) -> None:
+def test_the_store_copies_what_is_long_and_only_the_footer_is_new(
+    s3a: SparkSession, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     schema = pa.schema([("id", pa.int64()), ("list", pa.list_(pa.float64()))])
     flights = bucket.lake.create_table(TABLE, schema)
     frame = s3a.range(600_000).coalesce(1).selectExpr("id", "array(rand(1), rand(2)) list")
+    described, seen, temporary = parquet_files._file, list[list[Path]](), tmp_path / "temporary"
+
+    def watched(*given: Any) -> Any:
+        seen.append(list(temporary.iterdir()))
+        return described(*given)
+
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(parquet_files, "_file", watched)
     assert bucket.append(frame) is None
+    assert seen == [[]], "the copy on the disk has no name, so it does not outlive its process"
     [task] = flights.scan().plan()
     assert (task.data.file_size_in_bytes or 0) > 8 * 1024 * 1024
     assert list(flights.check(data_files="all")) == []
@@ -246,6 +272,32 @@ def test_a_driver_that_is_killed_after_the_copies_adds_nothing_and_a_sweep_knows
     assert not {task.location for task in flights.scan().plan()} & set(kept)
 
 
+async def new_bucket(service: S3Service, name: str) -> S3Service:
+    async with s3_client(service.settings()) as client:
+        await client.create_bucket(Bucket=name)
+    return replace(service, bucket=name)
+
+
+def test_checksums_that_s3a_sends_are_those_with_which_its_uploads_are_completed(
+    s3a: SparkSession, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, conf = f"checksums-{uuid.uuid4()}", s3a.sparkContext._jsc.hadoopConfiguration()
+    setting = f"fs.s3a.bucket.{name}.create.checksum.algorithm"
+    conf.set(setting, "CRC32C")
+    (folder := tmp_path / "with-checksums").mkdir()
+    other = Bucket(asyncio.run(new_bucket(bucket.service, name)), folder)
+    with other.lake:
+        flights = other.lake.create_table(TABLE, FLIGHTS)
+        assert other.append(some(s3a)) is None
+        assert ids(other.table(s3a)) == list(range(12))
+        assert list(flights.check(data_files="all")) == []
+        monkeypatch.setattr(hadoop_bucket, "_reached", {})
+        conf.set(setting, "CRC64NVME")
+        assert "checksum.algorithm=CRC64NVME" in (other.append(some(s3a, 12)) or "")
+        connection.guest_lake(parse_options({"path": TABLE, **other.at})).close()
+    conf.unset(setting)
+
+
 def test_each_batch_of_a_stream_lands_once(
     s3a: SparkSession, bucket: Bucket, flights: TableHandle, tmp_path: Path
 ) -> None:
@@ -272,6 +324,7 @@ def test_a_job_that_fails_or_is_killed_adds_nothing_and_a_sweep_knows_what_it_le
     failing = some(s3a).selectExpr("id", "carrier", "if(id = 11, double(raise_error('no such delay')), delay) delay")
     with pytest.raises(Exception, match="no such delay"):
         bucket.append(failing)
+    assert asyncio.run(bucket.rest()) == ([], 0), "a job that failed leaves neither objects nor parts"
 
     def killed(*_: Any) -> Any:
         raise KeyboardInterrupt

@@ -11,7 +11,7 @@ Theory. Hadoop's committer renames files, and S3A copies an object to rename it.
 `__magic_job-`, S3A uploads a file in parts to its place outside of that folder, and does not complete the upload.
 Instead it writes two small objects: an empty one with the name of the file, and `NAME.pending`, which names the upload
 and its parts. The committer renames only these two. After the job, the driver completes the uploads that they name.
-Uploads of other attempts never become objects, also if such a task is still running.
+Uploads of other attempts never become objects, also if such a task is still running. The driver aborts them in the end.
 
 Committer's version 2 moves the two objects when a task ends, so tasks do it in parallel. If a task dies meanwhile, its
 next attempt replaces them. If an attempt has other partitions than the one before, objects of both remain. Then two
@@ -35,7 +35,7 @@ import os
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -266,14 +266,18 @@ async def copy_file(session: Session, table: TableName, location: str, into: str
     return await _complete(session, uploads, PendingUpload(key, upload_id, tuple(parts), size))
 
 
-def remove_uploads(spark: SparkSession, url: str) -> None:
-    """Remove the originals of copied files, and the small objects of S3A. A sweep deletes what remains."""
+def remove_uploads(spark: SparkSession, url: str, folders: Sequence[str] = (_FOLDER, _TEMPORARY)) -> None:
+    """Remove the originals of copied files, the small objects of S3A, and the parts that tasks uploaded in vain.
+
+    A sweep deletes the objects that remain. `folders`: inside `url`. After a job that failed: `[""]`, for all of it.
+    """
     java: Any = spark._jvm
     path = java.org.apache.hadoop.fs.Path
     with contextlib.suppress(Exception):
         store = path(url).getFileSystem(_conf(spark))
-        store.delete(path(f"{url}/{_FOLDER}"), True)
-        store.delete(path(f"{url}/{_TEMPORARY}"), True)
+        for folder in folders:
+            store.delete(path(f"{url}/{folder}"), True)
+        store.getS3AInternals().abortMultipartUploads(path(url))  # last, because it needs one more right
 
 
 async def _completed(session: Session, table: TableName, place: str) -> list[UploadedFile]:

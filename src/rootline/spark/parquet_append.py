@@ -7,7 +7,7 @@ and sort orders (`transform_columns`), describing the files (`parquet_files`), t
 way (`format("rootline")`).
 Invariants: Spark's writer gets rows only where its files equal ours: the same columns with their ids and types, of one
 partition. In doubt our own writer writes them. An intent names files only after Spark's job has succeeded, in a folder
-to which no other job writes, with as many rows as Spark counted. Nothing is ever deleted. A
+to which no other job writes, with as many rows as Spark counted. Only what no intent can name is deleted. A
 file with several partitions is refused, so a mistake in the grouping costs a write and never a row. A batch has the
 same name as with `writeStream.format("rootline")`, so a query may switch between the two with its checkpoint, and a
 replayed batch commits once.
@@ -15,6 +15,7 @@ replayed batch commits once.
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -41,7 +42,7 @@ from rootline.spark.connection import TableAt, guest_lake
 from rootline.spark.data_source import described_jobs, ensure_registered, local_property, session_defaults
 from rootline.spark.file_sink import QUERY_ID_PROPERTY
 from rootline.spark.fitted_columns import UnfitRows, fitted_columns
-from rootline.spark.hadoop_bucket import COMMITTED_IN_BUCKET, is_in_bucket, upload_folder, why_unreached
+from rootline.spark.hadoop_bucket import COMMITTED_IN_BUCKET, is_in_bucket, remove_uploads, upload_folder, why_unreached
 from rootline.spark.options import SourceOptions, Use, parse_options
 from rootline.spark.parquet_files import lacks_ids, place_for_spark, written_files
 from rootline.spark.source_writers import merged_write
@@ -258,7 +259,14 @@ def _append_files(
     frame = rows.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
     # sorted last, because Spark adds a sort by partition unless the plan ends with one that begins so
     writer = (frame.sortWithinPartitions(*rows.order) if rows.order else frame).write.options(**committed)
-    (writer.partitionBy(GROUP) if rows.is_partitioned else writer).parquet(url)
+    try:
+        (writer.partitionBy(GROUP) if rows.is_partitioned else writer).parquet(url)
+    except Exception:
+        if is_in_bucket(path):
+            remove_uploads(rows.frame.sparkSession, path, [""])
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
     written = written_files(rows.frame.sparkSession, options, definition, place, path)
     expected = rows_told(counted, _COUNT_WAIT_S, options.table)
     if written.row_count != expected:
