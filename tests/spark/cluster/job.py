@@ -1,8 +1,8 @@
 """What the test of a cluster submits: writes and reads a table, and says where its tasks ran, with which code.
 
-Owns: also the deaths of executors in the middle of a write and of a compaction, and what is in the tables afterwards.
-Does not own: the cluster. Invariants: an executor dies when files of its task are stored and no one was told of them;
-what runs on executors is in this file, which Spark sends along.
+Owns: also the deaths of executors in the middle of a write and of a compaction, tasks that run twice at a time, and
+what is in the tables afterwards. Does not own: the cluster. Invariants: an executor dies when files of its task are
+stored and no one was told of them; what runs on executors is in this file, which Spark sends along.
 """
 
 from __future__ import annotations
@@ -11,23 +11,28 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import rootline
 import rootline.spark
+from rootline.spark import parquet_files
 from rootline.spark import rewrite_jobs as group_jobs
 from rootline.spark.data_source import RootlineDataSource
 from rootline.spark.source_writers import BatchWriter
 
 MORTAL = "demo.mortal"
 ROWS = 3_000
+APPENDED = "demo.appended"
+PATIENCE_S = 60.0
 
 
 def place(_: int) -> tuple[str, str]:
@@ -108,7 +113,38 @@ def under_fire(spark: SparkSession, warehouse: Path) -> dict[str, Any]:
     }
 
 
-def main(warehouse: str) -> None:
+def troubled(marks: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Of a task: its rows. At their end, one task's executor dies, and another task waits for its twin."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        task: Any = TaskContext.get()
+        if task.partitionId() == 0:
+            die_once(marks / "write", marks, 0)
+        if task.partitionId() == 1 and task.attemptNumber() > 0:
+            (marks / "twin").touch()
+        until_s = time.monotonic() + PATIENCE_S
+        while task.partitionId() == 1 and not (marks / "twin").exists() and time.monotonic() < until_s:
+            time.sleep(0.01)  # both want to commit then
+
+    return rows
+
+
+def appended_under_fire(spark: SparkSession, marks: Path, **at: str) -> list[str]:
+    """Append by Spark's own writer while executors die, in its job and while files are described. Returns the marks."""
+    marks.mkdir()
+    for name in ("write", "description"):
+        (marks / name).touch()
+    rows = spark.range(ROWS, numPartitions=4).selectExpr("id", "array(hash(id)) AS list")
+    describe = parquet_files._described
+    parquet_files._described = dying(describe, marks / "description", marks, 0)
+    vars(parquet_files).update(_DRIVER_BYTES=0, _DRIVER_BYTES_OF_BUCKET=0)  # so that executors describe the files
+    rootline.spark.append(rows.mapInArrow(troubled(marks), rows.schema), APPENDED, **at)
+    parquet_files._described = describe
+    return sorted(mark.name for mark in marks.iterdir())
+
+
+def main(warehouse: str, bucket: str, log: str) -> None:
     """Write, read by both ways, and print what came out."""
     spark = SparkSession.builder.appName("rootline on a cluster").getOrCreate()
     spark.conf.set("spark.rootline.warehouse", warehouse)
@@ -125,10 +161,14 @@ def main(warehouse: str) -> None:
         "code": sorted({code for code, _ in places}),
         "executors": sorted({folder for _, folder in places}),
         "under fire": under_fire(spark, Path(warehouse)),
+        "marks": [
+            appended_under_fire(spark, Path(warehouse).with_name("in-folder"), warehouse=warehouse),
+            appended_under_fire(spark, Path(warehouse).with_name("in-bucket"), warehouse=bucket, log=log),
+        ],
     }
     spark.stop()
     print("said: " + json.dumps(said))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

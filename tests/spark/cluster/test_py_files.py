@@ -6,20 +6,31 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 import pytest
 
+from rootline.client.lake import Lake
 from rootline.connect import connect
+from tests.services.s3_service import S3Service
 from tests.services.service_process import HOST, ServiceProcess
+from tests.spark.machine.s3a_software import s3a_jars
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 HOUSE = Path(__file__).parents[3]
 PATIENCE_S = 480
+SPECULATION = {
+    "": "true",
+    "__interval": "100ms",
+    "__quantile": "0.25",
+    "__multiplier": "1.1",
+    "__minTaskRuntime": "1s",
+}
 LITTLE = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -80,8 +91,12 @@ def py_files(tmp_path: Path) -> Path:
     return made
 
 
-def submitted(cluster: str, py_files: Path, job: str, *words: Path, **more: str) -> dict[str, Any]:
-    """What the job says; `more`: settings of Spark, with `__` for a dot."""
+def submitted(
+    cluster: str, py_files: Path, job: str, *words: Path | str, variables: Mapping[str, str], **more: str
+) -> dict[str, Any]:
+    """What the job says; `more`: settings of Spark, with `__` for a dot; `variables`: of the driver's environment and
+    the executors'."""
+    named = dict(variables)
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -94,13 +109,14 @@ def submitted(cluster: str, py_files: Path, job: str, *words: Path, **more: str)
         "spark.sql.shuffle.partitions": "2",
         "spark.cores.max": "2",
         **{name.replace("__", "."): value for name, value in more.items()},
+        **{f"spark.executorEnv.{name}": value for name, value in named.items()},
     }
     given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     command = [spark_folder() / "bin" / "spark-submit", "--master", cluster, "--py-files", py_files, *given]
     done = subprocess.run(
         [*command, Path(__file__).with_name(job), *words],
         cwd=py_files.parent,
-        env=environment() | ({"PYTHONPATH": str(py_files)} if more else {}),
+        env=environment() | named | ({"PYTHONPATH": str(py_files)} if "spark__executorEnv__PYTHONPATH" in more else {}),
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -112,10 +128,37 @@ def submitted(cluster: str, py_files: Path, job: str, *words: Path, **more: str)
     return said
 
 
+def check_appended(lake: Lake) -> None:
+    """Check that one commit added each row once."""
+    table = lake.table("demo.appended")
+    assert sorted(table.scan(columns=["id"]).to_arrow().column("id").to_pylist()) == list(range(3_000))
+    assert table.head().version == 1
+    assert list(table.check(data_files="all")) == []
+
+
+@pytest.mark.services
 def test_a_job_with_the_library_in_a_zip_writes_and_reads_on_two_workers_and_bears_that_executors_die(
-    cluster: str, py_files: Path, tmp_path: Path
+    cluster: str, py_files: Path, tmp_path: Path, s3_service: S3Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = submitted(cluster, py_files, "job.py", tmp_path / "lake")
+    """Also that tasks run twice at a time, as Spark's own writer writes to a folder and to a bucket."""
+    for name, value in s3_service.environment().items():
+        monkeypatch.setenv(name, value)
+    (temporary := tmp_path / "temporary").mkdir()
+    bucket, log = f"s3://{s3_service.bucket}/{tmp_path.name}", f"sqlite://{tmp_path / 'log'}"
+    columns = pa.schema([("id", pa.int64()), ("list", pa.list_(pa.int64()))])
+    jars = os.pathsep.join(map(str, s3a_jars()))
+    settings = {f"spark__{who}__extraClassPath": jars for who in ("driver", "executor")}
+    settings |= {f"spark__speculation{name}": value for name, value in SPECULATION.items()}
+    variables = s3_service.environment() | {"TMPDIR": str(temporary)}
+    with connect(tmp_path / "lake") as lake:
+        lake.create_table("demo.appended", columns)
+    with connect(bucket, log=log) as lake:
+        lake.create_table("demo.appended", columns)
+        words = (tmp_path / "lake", bucket, log)
+        said = submitted(cluster, py_files, "job.py", *words, variables=variables, **settings)
+        assert said["marks"] == 2 * [["twin"]], "an executor died in each job, and a task ran twice at a time"
+        check_appended(lake)
+    assert list(temporary.glob("rootline-*")) == [], "a task that was killed left nothing on its machine"
     assert said["carriers"] == {f"C{at}": 200 for at in range(5)}
     assert said["sum of C2"] == sum(range(2, 1_000, 5))
     assert all("rootline.zip/rootline" in place for place in [said["driver"], *said["code"]]), said
@@ -127,6 +170,7 @@ def test_a_job_with_the_library_in_a_zip_writes_and_reads_on_two_workers_and_bea
     assert after > 4, "tasks had ended when the second executor died"
     assert fire["orphans"] >= 2, "and is left to the sweep"
     with connect(tmp_path / "lake") as lake:
+        check_appended(lake)
         for name, version in (("demo.flights", 1), ("demo.mortal", 2)):
             assert lake.table(name).head().version == version
             assert list(lake.table(name).check()) == []
@@ -137,6 +181,6 @@ def test_workers_of_a_cluster_are_forked_from_a_daemon_that_imported_the_zip(clu
         "spark__python__daemon__module": "rootline.spark.daemon",
         "spark__executorEnv__PYTHONPATH": py_files.name,
     }
-    said = submitted(cluster, py_files, "forked.py", **settings)
+    said = submitted(cluster, py_files, "forked.py", variables={}, **settings)
     assert said["imported at the start"] == [True]
     assert all(place.endswith("rootline.zip/rootline/spark/batch_reader.pyc") for place in said["code"]), said
