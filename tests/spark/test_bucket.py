@@ -293,7 +293,8 @@ def test_checksums_that_s3a_sends_are_those_with_which_its_uploads_are_completed
         assert list(flights.check(data_files="all")) == []
         monkeypatch.setattr(hadoop_bucket, "_reached", {})
         conf.set(setting, "CRC64NVME")
-        assert "checksum.algorithm=CRC64NVME" in (other.append(some(s3a, 12)) or "")
+        reason = hadoop_bucket.why_unreached(s3a, other.warehouse, to_write=True)
+        assert "checksum.algorithm=CRC64NVME" in (reason or "")
         connection.guest_lake(parse_options({"path": TABLE, **other.at})).close()
     conf.unset(setting)
 
