@@ -4,7 +4,7 @@ Owns: the calls, their order and the lock. Does not own: the choice of files (wo
 (`local_object_store`).
 Invariants: Names are removed only under the folder's exclusive `flock`, a few at a time, so that no commit waits long.
 The folder is synced before the lock is released. Temporary files and other folders' names are never removed. Empty
-folders stay, except those of a write by Spark's own writer: each write has its own, and no other writer uses them.
+folders stay, except in the folder of a write by Spark's own writer, which no other writer uses.
 """
 
 from __future__ import annotations

@@ -366,7 +366,7 @@ def _described(
     ids, run = list(_element_ids(definition.schema.fields)), guest_lake(options).holder.run
     files: list[intent.DataFile] = []
     dates: list[int | None] = []
-    with tempfile.TemporaryFile() as scratch:  # without a name, so a task that Spark kills leaves nothing on the disk
+    with tempfile.TemporaryFile() as scratch:  # it has no name, so nothing remains after a task that Spark kills
         for written in shares[number]:
             location = written.location
             path = run(partial(_local, table=options.table, location=location, scratch=scratch))
