@@ -66,8 +66,7 @@ class Scale:
     clients_where: Where
     clients_s: float
     client_rounds: int
-    rest_s: float = 3.0
-    """How long to wait for what a commit leaves to the background."""
+    rest_s: float = 3.0  # for what a commit leaves to the background
 
 
 SCALES: Final = {

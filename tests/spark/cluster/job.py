@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -125,7 +126,7 @@ def troubled(marks: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
             (marks / "twin").touch()
         until_s = time.monotonic() + PATIENCE_S
         while task.partitionId() == 1 and not (marks / "twin").exists() and time.monotonic() < until_s:
-            time.sleep(0.01)  # both want to commit then
+            Event().wait(0.01)  # both want to commit then
 
     return rows
 
