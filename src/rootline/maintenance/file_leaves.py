@@ -265,9 +265,8 @@ def columns_of(files: Sequence[DataFile], definition: TableDefinition) -> pa.Tab
 
 
 def _listed_statistics(files: Sequence[DataFile], definition: TableDefinition) -> pa.StructArray | None:
-    told: dict[
-        int, list[Any]
-    ] = {}  # one list for a column: a tuple for each file would keep the garbage collector busy
+    # one list for a column: a tuple for each file would keep the garbage collector busy
+    told: dict[int, list[Any]] = {}
     for start, file in zip(count(step=len(_MEMBERS)), files, strict=False):
         for item in file.statistics:
             said = vars(item)  # a model's own attributes take four times as long
