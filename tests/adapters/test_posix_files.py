@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -82,6 +83,34 @@ def test_a_fork_waits_for_the_blocks_of_other_threads_and_then_closes_what_no_ch
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with gate.shut():
         assert order == ["block", "closed"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_that_a_signal_interrupts_still_waits_for_the_blocks() -> None:
+    gate, is_in, may_end = ForkGate(), threading.Event(), threading.Event()
+
+    def block() -> None:
+        with gate.shut():
+            is_in.set()
+            may_end.wait(30)
+
+    def interrupt(*_: object) -> None:
+        threading.Timer(0.05, may_end.set).start()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    thread = threading.Thread(target=block)
+    thread.start()
+    try:
+        is_in.wait(30)
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if may_end.is_set() else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        thread.join(30)
 
 
 def test_a_folder_that_is_not_there_cannot_be_made_durable(tmp_path: Path) -> None:

@@ -273,6 +273,16 @@ def test_a_name_of_another_library_is_answered_with_the_name_here(
         rootline.load_catalog  # noqa: B018
 
 
+def test_a_subclass_of_a_user_lacks_names_in_the_same_words(flights: TableHandle) -> None:
+    class Flights(TableHandle):
+        __slots__ = ()
+
+    own = Flights.__new__(Flights)
+    assert not hasattr(own, "made_up")
+    with pytest.raises(AttributeError, match=r"'Flights' object has no attribute 'delete': .*table\.delete_where\("):
+        own.delete  # noqa: B018
+
+
 def test_a_hint_names_what_exists_and_is_for_a_name_that_does_not(lake: Lake, flights: TableHandle) -> None:
     owners: dict[str, object] = {"rootline": rootline, "Lake": lake, "TableHandle": flights, "Scan": flights.scan()}
     words = {"lake": lake, "table": flights, "scan": flights.scan(), "rootline": rootline, "duckdb": duckdb}

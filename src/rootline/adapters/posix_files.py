@@ -187,7 +187,10 @@ class ForkGate:
     def _begin(self) -> None:
         self._changed.acquire()
         self._is_forking = True
-        self._changed.wait_for(lambda: not self._blocks)
+        while self._blocks:
+            # what a signal's handler raises here cannot stop the fork, which must not interrupt a block either
+            with contextlib.suppress(BaseException):
+                self._changed.wait()
         for what in list(self._before):
             what.close_for_fork()
 
@@ -309,6 +312,10 @@ class LakeLock:
         """
         if self._file is not None:
             return True
+        with FORKS.shut():  # a child that was forked in between would keep the lock
+            return self._is_acquired()
+
+    def _is_acquired(self) -> bool:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -346,7 +353,7 @@ class LakeLock:
         except OSError:
             return True
         finally:
-            os.close(file)
+            unlock_and_close(file)
         return False
 
     def holder_pid(self) -> int | None:

@@ -44,7 +44,7 @@ def _foreign_names() -> Mapping[str, Mapping[str, str]]:
 
 def hint(kind: str, name: str) -> str:
     """The end of the error for an attribute that a class lacks: its name here. Empty if no other library has it."""
-    names = _foreign_names()[kind.removeprefix("Async")]
+    names = _foreign_names().get(kind.removeprefix("Async"), {})
     return next((f": {words}" for words, foreign in names.items() if name in foreign.split()), "")
 
 
@@ -57,7 +57,8 @@ class ForeignNames:
 
         def __getattr__(self, name: str) -> None:
             kind = type(self).__name__
-            words = "" if name.startswith("_") else hint(kind, name)
+            bases = () if name.startswith("_") else type(self).__mro__
+            words = next(filter(None, (hint(base.__name__, name) for base in bases)), "")
             raise AttributeError(f"{kind!r} object has no attribute {name!r}{words}")
 
 

@@ -346,10 +346,15 @@ class SessionHolder:
         try:
             while not isinstance(item := self.run(step), _End):
                 yield item
-        finally:
-            # the lake was closed meanwhile, or the collector runs on the loop itself: nothing has to be released
+        except GeneratorExit:
+            # perhaps of the garbage collector, which runs on any thread and under any lock: nothing may be awaited
+            with contextlib.suppress(Invalid, RuntimeError):
+                self.submit(finish)
+            raise
+        except BaseException:
             with contextlib.suppress(Invalid, RuntimeError):
                 self.run(finish)
+            raise
 
     async def iterate_async(self, source: Callable[[Session], AsyncIterator[T]]) -> AsyncGenerator[T]:
         """Yield the items of an asynchronous source for a caller on another loop, as `iterate` does."""
@@ -399,8 +404,8 @@ class SessionHolder:
         )
 
     def _forget(self, future: Future[Any]) -> None:
-        with self._guard:
-            self._running.discard(future)
+        # atomic, and without the guard: who has it may wait for the loop, which runs this
+        self._running.discard(future)
 
     def _new_loop(self) -> LoopThread:
         loop = LoopThread(f"rootline {self.name}")

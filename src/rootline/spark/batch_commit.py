@@ -388,26 +388,35 @@ def decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float, o
         receipt = producer.publish(intent, writer_sequence=batch.sequence, content="")
 
     async def awaited(session: Session) -> Verdict:
-        waiting = asyncio.ensure_future(await_verdict(session, receipt.intent, receipt.position, timeout_s=timeout_s))
+        reporting = asyncio.ensure_future(_report_waits(batch, options))
         try:
-            while not (await asyncio.wait({waiting}, timeout=_STEP_S))[0]:
-                await _report_wait(batch, options)
-            return waiting.result()
+            return await await_verdict(session, receipt.intent, receipt.position, timeout_s=timeout_s)
         finally:
-            waiting.cancel()
+            reporting.cancel()
 
     return lake.holder.run(awaited)
 
 
-async def _report_wait(batch: WrittenBatch, options: SourceOptions) -> None:
-    """Log and report that another step of time has passed without a verdict."""
+async def _report_waits(batch: WrittenBatch, options: SourceOptions) -> None:
+    """Report each step of a wait, until it is cancelled. An error of a report must not end the wait."""
+    counted_s = time.monotonic()
+    while True:
+        await asyncio.sleep(_STEP_S)
+        now_s = time.monotonic()
+        with contextlib.suppress(Exception):
+            await _report_wait(batch, options, now_s - counted_s)
+        counted_s = now_s
+
+
+async def _report_wait(batch: WrittenBatch, options: SourceOptions, seconds: float) -> None:
+    """Log and report that more time has passed without a verdict."""
     from rootline.connect import known_pause
 
     pause = await known_pause(options.warehouse, options.log, options.table)
     code, reason = ("undecided", "no verdict yet") if pause is None else ("paused", pause.reason)
     _log.warning("waiting", action="verdict-wait", table=options.table, batch=batch.sequence, reason=reason)
     if options.reports_to is not None:
-        report = CommitReport(batch.query_id, options.table, WAITING, code, None, 0, _STEP_S)
+        report = CommitReport(batch.query_id, options.table, WAITING, code, None, 0, seconds)
         await asyncio.to_thread(report.send, options.reports_to)
 
 

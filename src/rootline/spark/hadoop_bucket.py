@@ -271,9 +271,9 @@ def remove_uploads(spark: SparkSession, url: str, folders: Sequence[str] = (_FOL
 
     A sweep deletes the objects that remain. `folders`: inside `url`. After a job that failed: `[""]`, for all of it.
     """
-    java: Any = spark._jvm
-    path = java.org.apache.hadoop.fs.Path
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # the error of a job that failed is the one to raise
+        java: Any = spark._jvm
+        path = java.org.apache.hadoop.fs.Path
         store = path(url).getFileSystem(_conf(spark))
         for folder in folders:
             store.delete(path(f"{url}/{folder}"), True)

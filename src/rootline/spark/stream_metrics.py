@@ -74,8 +74,8 @@ class StreamMetrics:
         )
         self._waited = Counter(
             "rootline_spark_waited_seconds_total",
-            "Seconds that writes waited for a verdict, in steps of ten. `paused`: an operator paused the table. "
-            "`undecided`: it is not paused, and no coordinator has decided.",
+            "Seconds that writes waited for a verdict, counted about every ten seconds. `paused`: an operator paused "
+            "the table. `undecided`: no pause is known, and no coordinator has decided.",
             (*labels, "reason"),
             registry=registry,
         )

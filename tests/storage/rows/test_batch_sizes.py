@@ -60,6 +60,14 @@ def test_rows_that_become_larger_within_a_row_group_make_smaller_batches(
     assert sorted(sizes)[-3] < BATCH_BYTES_MAX
 
 
+def test_rows_of_the_next_row_group_may_be_far_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_of(pa.table({"body": texts(40_000, nulls=20_000)}), group_rows=20_000)
+    monkeypatch.setattr(ParquetRows, "chunks", [[ColumnChunk()], [ColumnChunk()]])  # by an old writer
+    sizes = [(batch.num_rows, batch.nbytes) for batch in file.batches(["body"])]
+    assert sum(rows for rows, _ in sizes) == 40_000
+    assert max(size for _, size in sizes) < BATCH_BYTES_MAX
+
+
 def test_lists_of_equal_numbers_are_counted_as_often_as_they_occur() -> None:
     items, rows = 1_000, 20_000
     offsets = np.arange(0, (rows + 1) * items, items, dtype=np.int32)
@@ -91,3 +99,4 @@ def test_a_slice_of_lists_is_converted_without_the_members_of_other_rows() -> No
         found.validate(full=True)
         assert found.to_pylist() == given.slice(start, count).to_pylist()
         assert len(found.column(0).values) == sum(len(row["body"] or ()) for row in found.to_pylist())
+        assert found.column(0).flatten().to_pylist() == [one for row in found.to_pylist() for one in row["body"] or ()]

@@ -115,20 +115,21 @@ def _on_trial(codec: int, data: bytes, bytes_max: int) -> int | None:
 
 
 def _zstd_on_trial(data: bytes, bytes_max: int) -> int | None:
-    """In portions, because a buffer of `bytes_max` takes longer than the decompression."""
-    size = 0
+    """In portions, because a buffer of `bytes_max` takes longer than the decompression. Clients write one frame. Others
+    are decompressed in one call, because each would cost a context and a copy of what follows it.
+    """
+    size, stream = 0, zstd.ZstdDecompressor()
     try:
-        while data:
-            stream = zstd.ZstdDecompressor()
-            while not stream.eof:
-                if stream.needs_input and not data:
-                    return None
-                size += len(stream.decompress(data, _PORTION))
-                if size > bytes_max:
-                    return None
-                data = b""
-            data = stream.unused_data
-    except zstd.ZstdError:
+        while not stream.eof:
+            if stream.needs_input and not data:
+                return None
+            size += len(stream.decompress(data, _PORTION))
+            if size > bytes_max:
+                return None
+            data = b""
+        if stream.unused_data:
+            size += int(cramjam.zstd.decompress_into(stream.unused_data, bytearray(bytes_max - size)))
+    except Exception:  # it does not fit, or is invalid: cramjam distinguishes these only by the message
         return None
     return size
 

@@ -102,15 +102,24 @@ class _Connection(ClosedByForks):
         self._file: OpenFile | None = None
         self._open: sqlite3.Connection | None = None
         self._is_patient = True
+        self._is_closed = False
         self.times_opened = 0
         FORKS.close_before_forks(self)
 
     def get(self) -> sqlite3.Connection:
         """The open connection. Raises `sqlite3.Error`, and the errors of `check`."""
+        if self._is_closed:
+            raise sqlite3.ProgrammingError("the log was closed")
         if self._open is None:
             self.check()
-            self._open = _connect(self._path)
-            self._file = OpenFile.at(self._path)
+            opened = _connect(self._path)
+            try:
+                self._file = self._file or OpenFile.at(self._path)
+                self.check()
+            except BaseException:
+                opened.close()
+                raise
+            self._open = opened
             self.times_opened += 1
             if not self._is_patient:
                 self.wait_no_more()
@@ -128,6 +137,7 @@ class _Connection(ClosedByForks):
 
     def close(self) -> None:
         """Close it for ever."""
+        self._is_closed = True
         if self._open is not None:
             self._open.close()
 
@@ -191,7 +201,7 @@ class LogWriter:
             answers = [work(self) for work in works]
         except Exception as error:
             self._roll_back()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, sqlite3.Error | OSError):
                 raise _failed(self.path, error) from error
             raise
         try:
@@ -207,7 +217,7 @@ class LogWriter:
         return answers
 
     def _roll_back(self) -> None:
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(sqlite3.Error, OSError, Unavailable):
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
@@ -473,7 +483,7 @@ def _end_offset(connection: sqlite3.Connection) -> int:
 def _verdicts_at(connection: sqlite3.Connection, offsets: Sequence[int]) -> list[Verdict]:
     places = ",".join("?" * len(offsets))
     found = connection.execute(f"SELECT body FROM verdicts WHERE log_offset IN ({places})", tuple(offsets))
-    return [Verdict.model_validate_json(body) for (body,) in found]
+    return [Verdict.model_validate_json(body) for (body,) in found.fetchall()]
 
 
 def check_is_there(connection: sqlite3.Connection, last_read: LogRecord) -> None:

@@ -227,16 +227,19 @@ def batches_by_size(
     The encoded size does not limit the size in memory: a dictionary has each text once, and the rows may have it many
     times. So each batch has the rows that would have fitted by the size of the last one.
     """
-    batches, rows = file.iter_batches(first_rows, row_groups=groups, columns=columns), first_rows
-    while True:
-        file.reader.set_batch_size(rows)  # before each batch, because two iterations of one file share it
-        batch = next(batches, None)
-        if batch is None:
-            return
-        batch = made(batch)
-        yield batch
-        fitting = _BATCH_BYTES_MAX * batch.num_rows // max(1, batch.nbytes)
-        rows = _of_whole_pages(min(fitting, _GROWTH * batch.num_rows, rows_max))
+    every = list(range(file.num_row_groups) if groups is None else groups)
+    # rows of another row group may be far larger, so each begins with few if their size is unknown
+    for part in [every] if first_rows == rows_max else [[group] for group in every]:
+        batches, rows = file.iter_batches(first_rows, row_groups=part, columns=columns), first_rows
+        while True:
+            file.reader.set_batch_size(rows)  # before each batch, because two iterations of one file share it
+            batch = next(batches, None)
+            if batch is None:
+                break
+            batch = made(batch)
+            yield batch
+            fitting = _BATCH_BYTES_MAX * batch.num_rows // max(1, batch.nbytes)
+            rows = _of_whole_pages(min(fitting, _GROWTH * batch.num_rows, rows_max))
 
 
 def _of_whole_pages(rows: int) -> int:

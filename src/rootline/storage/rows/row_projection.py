@@ -333,8 +333,10 @@ def _members_of(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.Array |
     """The offsets, from 0 on, the nulls, and the range of the members. Rows of a slice share members with others, and
     each slice would convert all of them.
     """
+    if not len(array):  # its one offset may be any number
+        return pa.array([0], pa.int32()), None, slice(0, 0)
     offsets, mask = array.offsets, array.is_null() if array.null_count else None
-    start, end = (offsets[0].as_py(), offsets[-1].as_py()) if len(array) else (0, 0)
+    start, end = offsets[0].as_py(), offsets[-1].as_py()
     if start or mask is not None:  # a mask needs a separate offsets buffer
         offsets = pa.array(offsets.to_numpy(zero_copy_only=False) - start, pa.int32())
     return offsets, mask, slice(start, end)
