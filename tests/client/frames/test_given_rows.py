@@ -123,6 +123,8 @@ def test_rows_are_taken_in_every_form(data: Any) -> None:
         ("list<long>", pa.array([[1], None], pa.large_list(pa.int16())), [[1], None]),
         ("list<long>", pa.array([[1, 2], None], pa.list_(pa.int16(), 2)), [[1, 2], None]),
         ("list<long>", pa.array([[1], None], pa.list_view(pa.int64())), [[1], None]),
+        ("list<long>", pa.array([[5], None, [1, 2], [], [3]], pa.list_view(pa.int64()))[1:], [None, [1, 2], [], [3]]),
+        ("list<long>", pa.array([[1, 2], None], pa.large_list_view(pa.int16())), [[1, 2], None]),
         ("list<string>", pd.Series([np.array(["a"], dtype=object), None]), [["a"], None]),
         ("timestamp", pa.array([NOON], pa.timestamp("ns")), [NOON]),
         ("timestamp", pa.array([NOON], pa.timestamp("s")), [NOON]),

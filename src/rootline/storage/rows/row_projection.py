@@ -299,7 +299,16 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.RunEndEncodedArray):
         return pc.run_end_decode(array)
     kind = array.type
-    if pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind) or _is_list_view(kind):
+    if _is_list_view(kind):  # Arrow's cast makes a buffer that is too short for the last offset
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+        return pa.ListArray.from_arrays(
+            offsets,
+            array.flatten(),
+            type=pa.list_(kind.value_field),
+            mask=array.is_null() if array.null_count else None,
+        )
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind):
         return array.cast(pa.list_(kind.value_field))
     return array
 
