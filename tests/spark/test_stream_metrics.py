@@ -270,7 +270,9 @@ def test_a_write_to_a_paused_table_reports_how_long_it_waits_and_for_what(
     labels = {"query": "nightly", "table": "demo.flights"}
     of_pause = {**labels, "reason": "paused"}
     waited_s = metrics.registry.get_sample_value("rootline_spark_waited_seconds_total", of_pause)
-    assert waited_s == pytest.approx(3 * 0.05)
+    seconds = [wait.seconds for wait in waits if wait is not None]
+    assert min(seconds) >= 0.05, "a step"
+    assert waited_s == pytest.approx(sum(seconds))
     assert metrics.registry.get_sample_value("rootline_spark_verdict_seconds_count", labels) is None, "no verdict yet"
 
 
