@@ -59,7 +59,7 @@ async def known_pauses(warehouse: str, log: str | None) -> Sequence[Pause]:
 
 
 async def known_pause(warehouse: str, log: str | None, table: TableName) -> Pause | None:
-    """The pause that applies to `table`. `None`: there is none, or the log does not answer within a few seconds."""
+    """The pause that applies to `table`. `None`: none applies, or the log could not be read in time."""
     with contextlib.suppress(RootlineError, TimeoutError):
         async with asyncio.timeout(_PATIENCE_S):
             return pause_of({pause.table: pause for pause in await known_pauses(warehouse, log)}, table)

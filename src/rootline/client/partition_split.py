@@ -69,6 +69,9 @@ def rows_by_partition(
     if rows.num_rows == 0:
         return
     members = [_member_values(rows, definition, member, paths) for member in spec.expr_ids]
+    if not members:
+        yield PartitionRows(np.arange(rows.num_rows), {})
+        return
     codes = np.zeros(rows.num_rows, dtype=np.int64)
     for values in members:
         encoded = values.dictionary_encode(null_encoding="encode")

@@ -334,9 +334,8 @@ def written_files(
 def _files_in(place: str, path: str) -> list[UploadedFile]:
     found: list[Path] = []
     for folder, inner, names in os.walk(path):
-        inner[:] = [
-            name for name in inner if not name.startswith(_HIDDEN)
-        ]  # tasks that lost still change their folders
+        # tasks that lost still change their hidden folders
+        inner[:] = [name for name in inner if not name.startswith(_HIDDEN)]
         found += [Path(folder, name) for name in names if name.endswith(".parquet") and not name.startswith(_HIDDEN)]
     paths = map(_renamed, found)
     return [UploadedFile(f"{place}/{file.relative_to(path).as_posix()}", file.stat().st_size) for file in paths]
