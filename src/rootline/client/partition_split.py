@@ -66,12 +66,11 @@ def rows_by_partition(
     rows: pa.Table, definition: TableDefinition, spec: PartitionSpec, paths: dict[int, ColumnPath]
 ) -> Iterator[PartitionRows]:
     """Yield the rows of each partition, as `split_by_partition` does, without a copy of them."""
-    if rows.num_rows == 0:
+    if rows.num_rows and not spec.expr_ids:
+        yield PartitionRows(np.arange(rows.num_rows), {})
+    if not rows.num_rows or not spec.expr_ids:
         return
     members = [_member_values(rows, definition, member, paths) for member in spec.expr_ids]
-    if not members:
-        yield PartitionRows(np.arange(rows.num_rows), {})
-        return
     codes = np.zeros(rows.num_rows, dtype=np.int64)
     for values in members:
         encoded = values.dictionary_encode(null_encoding="encode")
