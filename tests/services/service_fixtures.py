@@ -7,6 +7,7 @@ another one has killed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,8 @@ def quick_spark() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in spark_variables().items():
             patch.setenv(name, value)
+        # pytest's handlers are added to Spark's loggers, too, and keep their format
+        patch.setattr("pyspark.logger.PySparkLogger.addHandler", logging.Logger.addHandler)
         yield
 
 

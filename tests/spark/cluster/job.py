@@ -36,11 +36,11 @@ APPENDED = "demo.appended"
 PATIENCE_S = 60.0
 
 
-def place(_: int) -> tuple[str, str]:
+def place(_: Iterator[int]) -> Iterator[tuple[str, str]]:
     """Of one task: where the library came from, and the folder of its executor."""
     import rootline
 
-    return str(rootline.__file__), str(Path.cwd())
+    yield str(rootline.__file__), str(Path.cwd())
 
 
 def die_once(mark: Path, stored: Path, files: int) -> None:
@@ -154,7 +154,7 @@ def main(warehouse: str, bucket: str, log: str) -> None:
     rows.write.format("rootline").mode("append").options(createTable=True, partitionedBy="carrier").save("demo.flights")
     read = spark.read.format("rootline").load("demo.flights")
     quick = rootline.spark.table(spark, "demo.flights", where="carrier = 'C2'")
-    places = spark.sparkContext.parallelize(range(4), 4).map(place).collect()
+    places = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(place).collect()  # both at a time
     said = {
         "carriers": {row["carrier"]: row["count"] for row in read.groupBy("carrier").count().collect()},
         "sum of C2": quick.selectExpr("sum(id) AS total").collect()[0]["total"],
