@@ -139,6 +139,8 @@ class ContentType(IntEnum):
 
 
 LEAF_TYPES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+FILE_TYPES: Final = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
+"""The types of the entries that may be in a leaf, too. Every other type occurs in roots only."""
 
 
 class Status(IntEnum):

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from rootline.schemas.content_entry import (
+    FILE_TYPES,
     ContentEntry,
     ContentType,
     DeletionVector,
@@ -163,7 +164,6 @@ POSITION_DELETE_FILE: Final = FieldRules(
 )
 """A position delete file of Iceberg V2, which only an adopted leaf may list."""
 
-IN_LEAVES: Final = frozenset({ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE})
 ROOTS_ONLY: Final = "occurs in roots only"
 
 LEAST: Final = tuple(
@@ -202,7 +202,7 @@ def entry_violations(entry: ContentEntry, kind: ManifestKind) -> list[str]:
 def shape_rules(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
     """The rules of shape that `entry` breaks: fields that are missing, or that its type must not have."""
     rules = _rules_of(entry, kind)
-    if kind is not ManifestKind.ROOT and entry.content_type not in IN_LEAVES:
+    if kind is not ManifestKind.ROOT and entry.content_type not in FILE_TYPES:
         yield f"content_type {entry.content_type.name} {ROOTS_ONLY}"
     if not entry.location:
         yield "location is empty"

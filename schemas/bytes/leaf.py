@@ -119,6 +119,13 @@ class LeafContent(StrEnum):
     DELETE = "delete"
 
 
+TYPES_OF: Final = {
+    LeafContent.DATA: [ContentType.DATA],
+    LeafContent.DELETE: [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE],
+}
+"""The types of the entries that a leaf of each content may have."""
+
+
 def place_key(place: EntryPlace) -> EntryPlace | str:
     """The key of a place in an index. Data files, which are many, use their location alone."""
     return place[1] if not place[0] and place[2] is None else place

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rootline.schemas import field_ids
-from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf import TYPES_OF, Leaf, LeafContent
 from rootline.schemas.bytes.leaf_columns import RULED_COLUMNS, column_violation
 from rootline.schemas.bytes.leaf_cost import check_leaf_cost
 from rootline.schemas.bytes.leaf_schema import (
@@ -36,7 +36,7 @@ from rootline.schemas.bytes.leaf_schema import (
     is_statistics_field,
     leaf_schema,
 )
-from rootline.schemas.content_entry import ContentEntry, ContentType, FieldStatistics, FileFormat, Status
+from rootline.schemas.content_entry import ContentEntry, FieldStatistics, FileFormat, Status
 from rootline.schemas.entry_rules import ManifestKind, shape_rules
 from rootline.schemas.errors import Corrupt, Internal, Invalid
 from rootline.schemas.identifiers import Location
@@ -56,10 +56,6 @@ _MAGIC: Final = b"PAR1"
 _TAIL_BYTES: Final = 8  # footer length, magic
 _NAME: Final = re.compile(r"(?:\A|/)[0-9a-f-]{36}-(data|delete)-([0-9a-f]{16})\.parquet\Z")
 _ALL_DIFFERENT: Final = frozenset({"location", "lower_bound", "upper_bound", "referenced_file"})
-_TYPES_OF: Final = {
-    LeafContent.DATA: [ContentType.DATA],
-    LeafContent.DELETE: [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,7 @@ def encode_columns(table: pa.Table, *, leaf_uuid: UUID, content: LeafContent) ->
         raise Invalid("leaf-invalid", f"a leaf has 1 to {MAX_ENTRIES} entries, not {table.num_rows}")
     types = pc.unique(table.column("content_type")).to_pylist()
     violations = column_violation(table)
-    if violations is None and any(kind not in _TYPES_OF[content] for kind in types):
+    if violations is None and any(kind not in TYPES_OF[content] for kind in types):
         violations = f"a {content} leaf cannot contain content types {sorted(types)}"
     if violations is not None:
         raise Invalid("leaf-invalid", f"an entry cannot be in a leaf: {violations}")
@@ -208,7 +204,7 @@ def check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> None
     if len({entry.partition_spec_id for entry in entries}) > 1:
         raise Invalid("leaf-invalid", "the entries of a leaf must have one partition spec")
     for entry in entries:
-        if entry.content_type not in _TYPES_OF[content]:
+        if entry.content_type not in TYPES_OF[content]:
             raise Invalid(
                 "leaf-invalid", f"{entry.location}: a {content} leaf cannot contain {entry.content_type.name}"
             )
@@ -365,7 +361,7 @@ def _shape_of(field: pa.Field) -> tuple[pa.DataType, bool, int | None]:
 def _prove_rows(table: pa.Table, content: LeafContent, location: str) -> None:
     status = pc.struct_field(table.column("version_info"), "status")
     allowed = (
-        ("content_type", table.column("content_type"), [int(item) for item in _TYPES_OF[content]]),
+        ("content_type", table.column("content_type"), [int(item) for item in TYPES_OF[content]]),
         ("status", status, [int(item) for item in Status]),
         ("file_format", table.column("file_format"), [item.value for item in FileFormat]),
     )

@@ -25,11 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rootline.schemas.arrow_values import ZERO, array_from, numpy_from, scalar_from
-from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.content_entry import FILE_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.entry_rules import (
     DESCENDING,
     FIELD_RULES,
-    IN_LEAVES,
     INHERITING,
     LEAST,
     NO_NUMBER,
@@ -215,7 +214,7 @@ def column_violation(table: pa.Table) -> str | None:
     types = table.column("content_type")
     found = pc.unique(types).to_pylist()
     for number in found:
-        if number not in IN_LEAVES:
+        if number not in FILE_TYPES:
             return f"content_type {number} {ROOTS_ONLY}"
         rows = table if len(found) == 1 else table.filter(pc.equal(types, scalar_from(number, types.type)))
         for sentence in _of_type(rows, FIELD_RULES[ContentType(number)]):

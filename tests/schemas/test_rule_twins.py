@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from rootline.schemas.bytes.leaf_columns import RULED_COLUMNS, column_violation
 from rootline.schemas.bytes.leaf_schema import ROW_FIELDS
 from rootline.schemas.content_entry import (
+    FILE_TYPES,
     ContentEntry,
     ContentType,
     DeletionVector,
@@ -20,7 +21,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.schemas.entry_rules import FIELD_RULES, IN_LEAVES, LEAST, ManifestKind, fault_of_row, shape_rules
+from rootline.schemas.entry_rules import FIELD_RULES, LEAST, ManifestKind, fault_of_row, shape_rules
 from tests.schemas.sound_entries import root_rows
 from tests.schemas.test_entry_rules import DATA, DELETE_LEAF, EQUALITY, LEAF, LEAF_VECTOR, VECTOR
 from tests.support.examples import examples
@@ -86,7 +87,7 @@ def test_the_quick_way_finds_the_first_fault_of_a_row(entry: ContentEntry) -> No
 
 
 def test_every_field_that_the_table_names_is_a_column_that_is_looked_at() -> None:
-    rules = [FIELD_RULES[content_type] for content_type in IN_LEAVES]
+    rules = [FIELD_RULES[content_type] for content_type in FILE_TYPES]
     named = {name for each in rules for name in (*each.required, *each.null, *each.not_empty)}
     named |= {least.field for least in (*LEAST, *(least for each in rules for least in each.least))}
     assert named <= {*RULED_COLUMNS, "manifest_stats"}

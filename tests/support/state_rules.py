@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES
 from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, same_statistics
-from rootline.schemas.entry_rules import IN_LEAVES, ManifestKind, entry_violations
+from rootline.schemas.content_entry import FILE_TYPES, ContentEntry, ContentType, EntryPlace, Status, same_statistics
+from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.tree.check.root_diff import diff
@@ -76,7 +76,7 @@ def _pages(state: TableState) -> Iterator[str]:
 def _entries(state: TableState) -> Iterator[str]:
     for row in state.root.rows:
         yield from _entry(row.entry, ManifestKind.ROOT, state)
-        if row.entry.version_info.status is Status.DELETED and row.entry.content_type not in IN_LEAVES:
+        if row.entry.version_info.status is Status.DELETED and row.entry.content_type not in FILE_TYPES:
             yield f"{row.entry.location}: a leaf or its vector is DELETED, which no commit of Rootline writes"
     for location, leaf in state.leaves.items():
         leaf_row = state.live.leaf_rows.get(location)

@@ -18,10 +18,8 @@ from typing import Any, Final
 from xml.sax.saxutils import escape
 
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.content_entry import FILE_TYPES, ContentEntry, ContentType, Status
 from rootline.tree.state.table_state import TableState
-
-_FILES: Final = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def outline_of_root(root: Root, dead: Mapping[str, Sized]) -> TreeOutline:
         operation=header.snapshot.operation.value,
         size_in_bytes=root.size_in_bytes,
         blocks=len(root.blocks),
-        groups=tuple(group for kind in _FILES if (group := _group(kind, rows)) is not None),
+        groups=tuple(group for kind in FILE_TYPES if (group := _group(kind, rows)) is not None),
         leaves=_leaves(dead, rows),
         data_files=header.totals.data_files,
         rows=header.totals.rows,

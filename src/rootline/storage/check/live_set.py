@@ -21,15 +21,21 @@ from pyroaring import BitMap
 from rootline.schemas.bytes.leaf_columns import inherited_from
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.bytes.vector_codec import decode_inline
-from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status, VersionInfo
+from rootline.schemas.content_entry import (
+    FILE_TYPES,
+    LEAF_TYPES,
+    ContentEntry,
+    ContentType,
+    EntryPlace,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import Totals
 from rootline.storage.check.findings import FindingBook
 from rootline.storage.check.objects import LeafFacts, LiveKey, ObjectCheck, key_of
 from rootline.tree.proof.adoption import is_adopted
 from rootline.tree.state.totals import Tally, totals_after
-
-_FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
 
 
 @dataclass(slots=True)
@@ -151,7 +157,7 @@ class LiveSet:
     def _take_out(self, step: Step, entries: Iterable[ContentEntry]) -> set[str]:
         touched: set[str] = set()
         for entry in entries:
-            if entry.content_type in _FILES:
+            if entry.content_type in FILE_TYPES:
                 self.rows.pop(entry.place, None)
                 self._tally.count(entry, -1)
                 step.deleted[key_of(entry)] = entry
@@ -166,7 +172,7 @@ class LiveSet:
     def _take_in(self, step: Step, entries: Iterable[ContentEntry]) -> set[str]:
         touched: set[str] = set()
         for entry in entries:
-            if entry.content_type in _FILES:
+            if entry.content_type in FILE_TYPES:
                 if entry.place in self.rows:
                     self._book.add(step.key, "entry-doubled", f"{_named(entry)} has two live rows")
                 self.rows[entry.place] = entry

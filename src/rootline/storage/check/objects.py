@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 from pyroaring import BitMap
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.bytes.leaf import TYPES_OF, Leaf
+from rootline.schemas.bytes.leaf_codec import decode_leaf
 from rootline.schemas.bytes.leaf_columns import inherited_from
 from rootline.schemas.bytes.manifest_codec import decode_manifest
 from rootline.schemas.bytes.root.ledger_page import LEDGER_PAGES, LedgerPage, record_in
@@ -25,7 +26,7 @@ from rootline.schemas.bytes.root.outcome_page import OUTCOME_PAGES, OutcomePage,
 from rootline.schemas.bytes.root.page_codec import Page, PageKind, location_of
 from rootline.schemas.bytes.root.retained_page import RETAINED_PAGES, RetainedPage
 from rootline.schemas.bytes.vector_codec import decode_puffin
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import ContentEntry, EntryPlace, Status
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import ObjectKey, TableName
@@ -302,7 +303,6 @@ def aggregates_under(facts: LeafFacts, spec_ids: tuple[int, ...]) -> LeafAggrega
 def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
     kind = ManifestKind.ADOPTED_LEAF if is_adopted(row) else ManifestKind.LEAF
     facts = LeafFacts(leaf, set(), BitMap(), defaultdict(list), [])
-    allowed = _DATA if leaf.content is LeafContent.DATA else _DELETES
     seen: set[EntryPlace] = set()
     for ordinal, entry in enumerate(leaf.entries()):
         place = entry.place
@@ -310,7 +310,7 @@ def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
         facts.specs.add(entry.partition_spec_id)
         facts.is_all_added &= entry.version_info.status is Status.ADDED
         facts.problems.extend(("entry-invalid", f"entry {ordinal}: {rule}") for rule in entry_violations(entry, kind))
-        if entry.content_type not in allowed:
+        if entry.content_type not in TYPES_OF[leaf.content]:
             facts.problems.append(
                 ("leaf-mismatch", f"entry {ordinal} is {entry.content_type.name} in a leaf of {leaf.content}")
             )
@@ -323,10 +323,6 @@ def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
         if entry.deletion_vector is not None and entry.referenced_file is not None:
             facts.targets[entry.referenced_file].append(ordinal)
     return facts
-
-
-_DATA = frozenset({ContentType.DATA})
-_DELETES = frozenset({ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE})
 
 
 def _faults_of_ledger_page(page: LedgerPage, header: RootHeader) -> list[Fault]:

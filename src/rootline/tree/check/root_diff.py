@@ -22,7 +22,7 @@ from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import FILE_TYPES, LEAF_TYPES, ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt
 from rootline.tree.state.live_index import StoredAt, ordinals_of_vector
 
@@ -77,7 +77,7 @@ class RootDiff:
             own = self.root.header.snapshot.snapshot_id
             fresh = (entry for entry in leaves if entry.version_info.snapshot_id == own)
             self.carriers = tuple(entry for entry in fresh if _status(entry) is not Status.DELETED)
-            rows = (row.entry for row in self.root.rows if row.entry.content_type in _FILES)
+            rows = (row.entry for row in self.root.rows if row.entry.content_type in FILE_TYPES)
             self._carried |= {entry.place for entry in rows if _status(entry) is not Status.ADDED}
 
     def carry(self, manifest: ContentEntry, leaf: Leaf) -> None:
@@ -89,7 +89,7 @@ class RootDiff:
 
     def of_root(self) -> Changes:
         """The root's own rows that were added and removed."""
-        files = [row.entry for row in self.root.rows if row.entry.content_type in _FILES]
+        files = [row.entry for row in self.root.rows if row.entry.content_type in FILE_TYPES]
         return Changes(
             tuple(entry for entry in files if _status(entry) is Status.ADDED),
             tuple(entry for entry in files if _status(entry) is Status.DELETED),
@@ -149,7 +149,6 @@ def diff(root: Root, leaves: Mapping[str, Leaf], stored: StoredOrdinals | None =
     )
 
 
-_FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
 _NOTHING = BitMap()
 
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf import TYPES_OF, Leaf, LeafContent
 from rootline.schemas.bytes.leaf_columns import one_chunk
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS, physical_column
-from rootline.schemas.content_entry import Bound, ContentStats, ContentType, FieldStatistics, ManifestStats, Status
+from rootline.schemas.content_entry import Bound, ContentStats, FieldStatistics, ManifestStats, Status
 from rootline.tree.state.leaf_lookup import live_mask
 from rootline.tree.state.totals import SIZE_OF, Tally
 
@@ -173,14 +173,8 @@ def tally_of_leaf(leaf: Leaf, dead: BitMap | None = None) -> Tally:
 
     It equals counting entry by entry (checked by `tests/tree/state/test_leaf_tally.py`).
     """
-    sizes = sorted({SIZE_OF[kind] for kind in _TYPES_OF[leaf.content]})
+    sizes = sorted({SIZE_OF[kind] for kind in TYPES_OF[leaf.content]})
     return tally_in(leaf.columns(["content_type", "version_info.status", "record_count", *sizes]), leaf.content, dead)
-
-
-_TYPES_OF: Final = {
-    LeafContent.DATA: [ContentType.DATA],
-    LeafContent.DELETE: [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE],
-}
 
 
 def tally_in(table: pa.Table, content: LeafContent, dead: BitMap | None = None) -> Tally:
@@ -189,7 +183,7 @@ def tally_in(table: pa.Table, content: LeafContent, dead: BitMap | None = None) 
     """
     live = live_mask(table, dead)
     tally = Tally()
-    for content_type in _TYPES_OF[content]:
+    for content_type in TYPES_OF[content]:
         is_data = content is LeafContent.DATA
         chosen = live if is_data else pc.and_(live, pc.equal(_column(table, "content_type"), int(content_type)))
         records, sizes = (_column(table, name).filter(chosen) for name in ("record_count", SIZE_OF[content_type]))
