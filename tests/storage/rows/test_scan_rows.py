@@ -278,7 +278,7 @@ async def test_a_reader_that_stops_early_leaves_nothing_running(table: StoredTab
     wanted = RowsWanted.of(table.definition)
     found = await table.plan()
     before = asyncio.all_tasks()
-    batches = scan_batches(cast("Any", store), root.header.table, found.tasks(), wanted, look_ahead=2)
+    batches = scan_batches(cast("Any", store), root.header.table, found.tasks(), wanted)
     async for batch in batches:
         assert batch.column("id").to_pylist() == [0]
         break

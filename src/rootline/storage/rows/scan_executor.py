@@ -228,7 +228,7 @@ def _next_portion(batches: Iterator[pa.RecordBatch], rows_max: int) -> _Portion:
     return _Portion(found, is_last=True)
 
 
-LOOK_AHEAD: Final = 2
+_LOOK_AHEAD: Final = 2
 _DECODERS: Final = max(2, pa.cpu_count())
 
 
@@ -240,7 +240,7 @@ class _FilesOfScan:
     table: TableName
     wanted: RowsWanted
     pace: Pace
-    part_reads: PartReads
+    part_reads: PartReads = PART_READS
     deletes: DeletesOfScan = field(init=False)
     outlook: Outlook = field(default_factory=Outlook)
     _pruning: tuple[BoundFilter, PruningFilter] | None = None
@@ -281,32 +281,17 @@ class _FilesOfScan:
 
 
 async def scan_batches(
-    store: ObjectStore,
-    table: TableName,
-    tasks: Iterable[FileTask],
-    wanted: RowsWanted,
-    *,
-    look_ahead: int = LOOK_AHEAD,
-    limit: int | None = None,
-    part_reads: PartReads = PART_READS,
+    store: ObjectStore, table: TableName, tasks: Iterable[FileTask], wanted: RowsWanted, *, limit: int | None = None
 ) -> AsyncGenerator[pa.RecordBatch]:
     """Yield the batches of `scan_portions`, one by one. Raises its errors."""
-    portions = scan_portions(store, table, tasks, wanted, look_ahead=look_ahead, limit=limit, part_reads=part_reads)
-    async with contextlib.aclosing(portions):
+    async with contextlib.aclosing(scan_portions(store, table, tasks, wanted, limit=limit)) as portions:
         async for portion in portions:
             for batch in portion:
                 yield batch
 
 
 def scan_portions(
-    store: ObjectStore,
-    table: TableName,
-    tasks: Iterable[FileTask],
-    wanted: RowsWanted,
-    *,
-    look_ahead: int = LOOK_AHEAD,
-    limit: int | None = None,
-    part_reads: PartReads = PART_READS,
+    store: ObjectStore, table: TableName, tasks: Iterable[FileTask], wanted: RowsWanted, *, limit: int | None = None
 ) -> AsyncGenerator[list[pa.RecordBatch]]:
     """Yield the live, matching rows of `tasks`, in batches of at most 65,536, and at most `limit` rows.
 
@@ -317,8 +302,8 @@ def scan_portions(
         Invalid: `file-unreadable`.
         Unavailable: `store-unavailable`.
     """
-    files = _FilesOfScan(store, table, wanted, _STREAM if limit is None else _LIMITED, part_reads)
-    return _portions(files, tasks, look_ahead, limit)
+    files = _FilesOfScan(store, table, wanted, _STREAM if limit is None else _LIMITED)
+    return _portions(files, tasks, _LOOK_AHEAD, limit)
 
 
 async def _portions(
@@ -379,7 +364,7 @@ async def scan_table(
 ) -> pa.Table:
     """Read the rows of `tasks` as one table. See `scan_batches` for `limit` and errors."""
     files = _FilesOfScan(store, table, wanted, _WHOLE if limit is None else _LIMITED, part_reads)
-    portions = _portions(files, tasks, max(LOOK_AHEAD, _DECODERS), limit)
+    portions = _portions(files, tasks, max(_LOOK_AHEAD, _DECODERS), limit)
     batches = [batch async for portion in portions for batch in portion]
     return pa.Table.from_batches(batches, output_schema(wanted))
 
