@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.posix_files import ForkGate, sync_folder, unlock_and_close, wait_for_lock
+from tests.support.forking import waiting_child
 
 
 def test_a_lock_that_another_holds_too_long_is_a_time_out_that_says_how_long(tmp_path: Path) -> None:
@@ -38,20 +39,10 @@ def test_shared_locks_do_not_wait_for_each_other(tmp_path: Path) -> None:
 def test_a_child_that_was_forked_while_a_file_was_locked_does_not_keep_its_lock(tmp_path: Path) -> None:
     mine, other = (os.open(tmp_path, os.O_RDONLY) for _ in range(2))
     wait_for_lock(mine, fcntl.LOCK_EX, patience_s=0)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(writing)
-        os.read(reading, 1)
-        os._exit(0)
-    try:
+    with waiting_child():
         unlock_and_close(mine)
         wait_for_lock(other, fcntl.LOCK_EX, patience_s=0)
-    finally:
-        os.close(writing)
-        os.waitpid(child, 0)
-        os.close(reading)
-        os.close(other)
+    os.close(other)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -16,6 +16,7 @@ from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
+from tests.support.forking import waiting_child
 
 pytestmark = pytest.mark.slow
 
@@ -89,20 +90,10 @@ def test_a_forked_child_uses_the_lake_through_connections_of_its_own(flights: Ta
 def test_a_child_that_lives_on_does_not_keep_the_coordinators_place(
     folder: Path, lake: Lake, flights: TableHandle
 ) -> None:
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(writing)
-        os.read(reading, 1)
-        os._exit(0)
-    os.close(reading)
-    lake.close()
-    try:
+    with waiting_child():
+        lake.close()
         with connect(folder) as successor:
             successor.table("demo.flights").append(ROW)
-    finally:
-        os.close(writing)
-        os.waitpid(child, 0)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

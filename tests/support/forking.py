@@ -1,16 +1,17 @@
 """What a process that forks others from what it has imported does, and what a forked one does first.
 
-Owns: the imports, streams, environment and folder. Does not own: who asks and how (`tests.kafka.fork_server`,
-`tests.spark.machine.warm_workers`), what the forked process runs.
+Owns: the imports, streams, environment and folder, a child that only waits. Does not own: who asks and how
+(`tests.kafka.fork_server`, `tests.spark.machine.warm_workers`), what the forked process runs.
 Invariants: imports nothing of pytest; a forked process has exactly the environment that was given.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 
 def import_before(modules: Iterable[str]) -> None:
@@ -28,3 +29,20 @@ def take_place(streams: Mapping[int, int], environment: Mapping[str, str], folde
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+
+
+@contextlib.contextmanager
+def waiting_child() -> Iterator[None]:
+    """A forked child that only waits, with all that was open in its parent, until the block ends."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    os.close(reading)
+    try:
+        yield
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
