@@ -54,7 +54,7 @@ from rootline.storage.metadata.read_cache import CACHE_BYTES_MAX, ReadCache
 
 if TYPE_CHECKING:
     from rootline.adapters.log_state import LogState as LogState
-    from rootline.adapters.log_state import known_pause as known_pause
+    from rootline.adapters.log_state import PauseQuestion as PauseQuestion
     from rootline.adapters.log_state import known_pauses as known_pauses
     from rootline.adapters.log_state import lift_table as lift_table
     from rootline.adapters.log_state import look_at_log as look_at_log
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 _HOME: Final = {
     "LogState": "adapters.log_state",
-    "known_pause": "adapters.log_state",
+    "PauseQuestion": "adapters.log_state",
     "known_pauses": "adapters.log_state",
     "lift_table": "adapters.log_state",
     "look_at_log": "adapters.log_state",

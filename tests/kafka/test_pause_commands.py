@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.kafka.frontiers import read_frontiers
-from rootline.adapters.kafka.pauses import PauseFollower
+from rootline.adapters.kafka.pauses import KafkaPauses
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.intent_feed import ALL_TABLES
@@ -68,8 +68,8 @@ def test_a_pause_holds_for_coordinators_that_run_and_start_and_a_resumed_table_g
 
 def test_a_follower_sees_what_begins_and_ends_and_other_groups_do_not(log: SharedLog, run: Run) -> None:
     async def followed() -> list[set[str]]:
-        follower = PauseFollower(log.settings)
-        other = PauseFollower(log.settings.model_copy(update={"group_id": "another-group"}))
+        follower = KafkaPauses(log.settings)
+        other = KafkaPauses(log.settings.model_copy(update={"group_id": "another-group"}))
         seen = []
         for words in (("pause", "--all"), ("resume", "--all"), ("pause", "--all")):
             await asyncio.to_thread(run, *words, *log.words)

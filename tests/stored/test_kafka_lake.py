@@ -93,6 +93,7 @@ async def test_a_coordinator_goes_on_where_the_older_one_stopped_and_every_table
             await asyncio.to_thread(watch.sample)
             assert_decided_once(watch, before, read_to)
     finally:
+        await pauses.close()
         await store.close()
 
 

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 
 _PATIENCE_S: Final = 3.0
+_CLOSING_S: Final = 0.5
 
 _Opened = TypeVar("_Opened", bound="KafkaPauses | SqliteIntentLog")
 
@@ -58,12 +59,41 @@ async def known_pauses(warehouse: str, log: str | None) -> Sequence[Pause]:
         return await marks.pauses()
 
 
-async def known_pause(warehouse: str, log: str | None, table: TableName) -> Pause | None:
-    """The pause that applies to `table`. `None`: none applies, or the log could not be read in time."""
-    with contextlib.suppress(RootlineError, TimeoutError):
-        async with asyncio.timeout(_PATIENCE_S):
-            return pause_of({pause.table: pause for pause in await known_pauses(warehouse, log)}, table)
-    return None
+class PauseQuestion:
+    """A repeated question about the pause of a table, through one connection. For one event loop."""
+
+    def __init__(self, warehouse: str, log: str | None, table: TableName) -> None:
+        self._place, self._table = (warehouse, log), table
+        self._answers = self._answer_repeatedly()
+        self._next: asyncio.Future[Pause | None] | None = None
+
+    async def pause(self) -> Pause | None:
+        """The pause that applies. `None`: none applies, or the log did not answer within 3 s."""
+        if self._next is None:  # otherwise an earlier question, which the log has not answered yet
+            self._next = asyncio.ensure_future(anext(self._answers))
+        await asyncio.wait({self._next}, timeout=_PATIENCE_S)
+        if not self._next.done():
+            return None
+        answered, self._next = self._next, None
+        return answered.result()
+
+    async def aclose(self) -> None:
+        """Close the connection. A log that does not respond is not waited for."""
+        await asyncio.wait({asyncio.ensure_future(self._close())}, timeout=_CLOSING_S)
+
+    async def _close(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.wait({self._next})
+        await self._answers.aclose()
+
+    async def _answer_repeatedly(self) -> AsyncGenerator[Pause | None]:
+        while True:
+            with contextlib.suppress(RootlineError):
+                async with _closing(open_marks(*self._place)) as marks:
+                    while True:
+                        yield pause_of({pause.table: pause for pause in await marks.pauses()}, self._table)
+            yield None
 
 
 async def pause_table(warehouse: str, log: str | None, table: TableName, why: str) -> tuple[Pause, bool]:

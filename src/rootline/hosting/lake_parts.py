@@ -22,7 +22,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from rootline.adapters.kafka.control_records import SKIPPED
-from rootline.adapters.log_state import known_pause
+from rootline.adapters.log_state import PauseQuestion
 from rootline.adapters.object_key_rules import check_file_prefixes
 from rootline.adapters.open import (
     WriterLog,
@@ -169,7 +169,8 @@ async def seen_from_outside(warehouse: str, log: str | None, table: TableName) -
     """A sentence about the table's pause, or else about coordinators in other processes, for an error about a missing
     verdict.
     """
-    pause = await known_pause(warehouse, log, table)
+    async with contextlib.aclosing(PauseQuestion(warehouse, log, table)) as question:
+        pause = await question.pause()
     if pause is not None:
         what = "--all" if pause.table == ALL_TABLES else table
         return f"log {log_name(log, warehouse)}: {pause.reason}; to continue: rootline resume {what}"

@@ -37,6 +37,7 @@ from rootline.client.producer import await_verdict
 from rootline.client.session import Session, oldest_date
 from rootline.client.time_travel import read_head
 from rootline.library_log import library_logger
+from rootline.ports.intent_feed import Pause
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, Isolation, RemovedFile
@@ -400,19 +401,20 @@ def decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float, o
 async def _report_waits(batch: WrittenBatch, options: SourceOptions) -> None:
     """Report each step of a wait, until it is cancelled. An error of a report must not end the wait."""
     counted_s = time.monotonic()
-    while True:
-        await asyncio.sleep(_STEP_S)
-        now_s = time.monotonic()
-        with contextlib.suppress(Exception):
-            await _report_wait(batch, options, now_s - counted_s)
-        counted_s = now_s
+    await asyncio.sleep(_STEP_S)
+    from rootline.connect import PauseQuestion
+
+    async with contextlib.aclosing(PauseQuestion(options.warehouse, options.log, options.table)) as question:
+        while True:
+            now_s = time.monotonic()
+            with contextlib.suppress(Exception):
+                await _report_wait(batch, options, await question.pause(), now_s - counted_s)
+            counted_s = now_s
+            await asyncio.sleep(_STEP_S)
 
 
-async def _report_wait(batch: WrittenBatch, options: SourceOptions, seconds: float) -> None:
+async def _report_wait(batch: WrittenBatch, options: SourceOptions, pause: Pause | None, seconds: float) -> None:
     """Log and report that more time has passed without a verdict."""
-    from rootline.connect import known_pause
-
-    pause = await known_pause(options.warehouse, options.log, options.table)
     code, reason = ("undecided", "no verdict yet") if pause is None else ("paused", pause.reason)
     _log.warning("waiting", action="verdict-wait", table=options.table, batch=batch.sequence, reason=reason)
     if options.reports_to is not None:

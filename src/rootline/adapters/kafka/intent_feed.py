@@ -24,7 +24,7 @@ from typing_extensions import override
 from rootline.adapters.kafka.clients import FETCH_WAIT_MS, make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.group_offsets import check_log, check_ranges
 from rootline.adapters.kafka.membership import KafkaMembership, Place
-from rootline.adapters.kafka.pauses import PauseFollower
+from rootline.adapters.kafka.pauses import KafkaPauses
 from rootline.adapters.kafka.progress import AnswerHolder, KafkaParkedStore, KafkaProgress
 from rootline.adapters.kafka.record_batches import log_records, suspect
 from rootline.adapters.settings import KafkaSettings
@@ -182,7 +182,7 @@ class KafkaIntentFeed(IntentFeed, KnowsItsLake):
         self._answers = AnswerHolder(settings, self._membership, self._progress.turn)
         self.parking = KafkaParkedStore(settings, self._membership, self._progress.turn)
         self._rereaders = KafkaRereaders(settings, self._membership)
-        self._pause_follower = PauseFollower(settings)
+        self._pauses = KafkaPauses(settings)
         self._woken: asyncio.Future[None] | None = None
         self._polling: asyncio.Task[_Batches] | None = None
         self._pausing: frozenset[TopicPartition] | None = None
@@ -247,7 +247,7 @@ class KafkaIntentFeed(IntentFeed, KnowsItsLake):
 
     @override
     async def pauses(self) -> Sequence[Pause]:
-        return await self._pause_follower.pauses()
+        return await self._pauses.pauses()
 
     @override
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
@@ -291,7 +291,7 @@ class KafkaIntentFeed(IntentFeed, KnowsItsLake):
         finally:
             await self._rereaders.close()
             await self.parking.close()
-            await self._pause_follower.close()
+            await self._pauses.close()
 
     async def _read(self) -> Delivered | None:
         """The next records, or the report that there are no more, or `None` if nothing is new."""

@@ -1,4 +1,4 @@
-"""Pauses on Kafka: the calls of an operator, and a coordinator's view that follows them.
+"""Pauses on Kafka: the calls of an operator, and the view that follows them.
 
 Owns: these calls, a consumer of the frontiers' topic that stays connected, and its position. Does not own: the records
 (`frontier_codec`), carrying out pauses (coordinators).
@@ -28,8 +28,8 @@ from rootline.schemas.identifiers import TableName
 _POLL_MS: Final = 500
 
 
-class PauseFollower:
-    """The pauses, read as they change. For one event loop. Connects at the first question."""
+class KafkaPauses:
+    """The pauses by operators, read as they change. For one event loop. Connects at the first question."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -39,7 +39,7 @@ class PauseFollower:
         self._turn = asyncio.Lock()
 
     async def pauses(self) -> Sequence[Pause]:
-        """Read the pauses by operators that are in force. Raises `Unavailable` (`log-unavailable`)."""
+        """Read the pauses that are in force. Raises `Unavailable` (`log-unavailable`)."""
         async with self._turn:
             try:
                 async with asyncio.timeout(self._settings.request_timeout_s):
@@ -48,6 +48,15 @@ class PauseFollower:
                 await self._disconnect()
                 raise log_unavailable(self._settings, error, topic=self._settings.frontiers_topic) from None
             return tuple(self._known.values())
+
+    async def pause(self, pause: Pause) -> None:
+        """Begin a pause, durably. Raises `Unavailable` (`log-unavailable`)."""
+        await asyncio.to_thread(complete_topics, self._settings)
+        await publish_alone(self._settings, [pause_outgoing(self._settings, pause, over=False)])
+
+    async def resume(self, pause: Pause) -> None:
+        """End a pause, durably. Raises `Unavailable` (`log-unavailable`)."""
+        await publish_alone(self._settings, [pause_outgoing(self._settings, pause, over=True)])
 
     async def close(self) -> None:
         """Close the connection."""
@@ -95,33 +104,3 @@ class PauseFollower:
         consumer, self._consumer, self._known = self._consumer, None, {}
         if consumer is not None:
             await asyncio.shield(stop_consumer(consumer, patience_s=self._settings.request_timeout_s))
-
-
-class KafkaPauses:
-    """An operator's pauses. For one event loop. Each method raises `Unavailable` (`log-unavailable`)."""
-
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
-
-    async def pauses(self) -> Sequence[Pause]:
-        """The pauses in force."""
-        follower = PauseFollower(self._settings)
-        try:
-            return await follower.pauses()
-        finally:
-            await follower.close()
-
-    async def pause(self, pause: Pause) -> None:
-        """Begin a pause, durably."""
-        await asyncio.to_thread(complete_topics, self._settings)
-        await self._write(pause, over=False)
-
-    async def resume(self, pause: Pause) -> None:
-        """End a pause, durably."""
-        await self._write(pause, over=True)
-
-    async def close(self) -> None:
-        """Do nothing, because each call closes its connections."""
-
-    async def _write(self, pause: Pause, *, over: bool) -> None:
-        await publish_alone(self._settings, [pause_outgoing(self._settings, pause, over=over)])
