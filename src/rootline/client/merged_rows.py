@@ -247,12 +247,14 @@ async def append_merged(
         OutcomeUnknown: `verdict-timeout`.
     """
     stored = StoredRows(session, table, rows, target_bytes)
+    intent: Intent | None = None
 
     async def plan_intent() -> Intent:
+        nonlocal intent
         header = (await read_head(session.store, table)).header
         plan = await planned(session, table, rows, header)
         new = await for_intent(session, table, plan.definition, await stored.files(plan.definition))
-        return Intent(
+        intent = Intent(
             intent_id=session.environment.fresh_id(),
             table=table,
             table_uuid=plan.definition.table_uuid,
@@ -263,11 +265,12 @@ async def append_merged(
             definition=plan.changes,
             summary=dict(summary),
         )
+        return intent
 
     verdict = await verdict_on_planned(session, stamp, plan_intent, timeout_s=timeout_s)
-    if verdict is None:
+    if verdict is None or intent is None:
         raise Internal("invariant-broken", f"{table}: an append of rows was not published")
-    return await appended(session, stamp, verdict, rows.num_rows)
+    return await appended(session, stamp, intent, verdict, rows.num_rows)
 
 
 def _wanted(rows: GivenRows, definition: TableDefinition) -> Schema | None:

@@ -43,14 +43,14 @@ from rootline.schemas.bytes.leaf_codec import EncodedLeaf, LeafContent, decode_l
 from rootline.schemas.bytes.leaf_schema import CONTENT_STATS
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
-from rootline.schemas.errors import Internal, Invalid, OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.errors import Corrupt, Internal, Invalid, OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.table_properties import whole_number
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.root_reader import newest_root
+from rootline.storage.metadata.root_reader import newest_root, read_root
 from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
 from rootline.storage.stored_objects import DatedBody, StoredFile, store_dated, stored_dates, stored_files
 from rootline.tree.proof.file_proof import statistics_of
@@ -466,20 +466,33 @@ async def append_files(
         summary=dict(summary or {}),
     )
     verdict = await verdict_on(session, stamp, intent, timeout_s=timeout_s, content=stamp.content)
-    return await appended(session, stamp, verdict, _rows_of(files))
+    return await appended(session, stamp, intent, verdict, _rows_of(files))
 
 
-async def appended(session: Session, stamp: WriterStamp, verdict: Verdict, rows: int) -> Commit:
+async def appended(session: Session, stamp: WriterStamp, intent: Intent, verdict: Verdict, rows: int) -> Commit:
     """The result of an append of `rows` rows. Raises `Invalid`: it was rejected.
 
     If another intent with the writer and the number of `stamp` was committed before, it is the version of that intent,
     or the newest one if the table no longer records that.
     """
-    if stamp.is_supplied and verdict.kind is VerdictKind.DUPLICATE:
+    is_duplicate = stamp.is_supplied and verdict.kind is VerdictKind.DUPLICATE
+    if is_duplicate and not await _is_of_own_copy(session, intent, verdict):
         if verdict.version is None:
             return await nothing_appended(session, TableName(verdict.table))
         return replace(commit_of(verdict), added_rows=0, deleted_rows=0, is_new=False)
     return replace(commit_of(verdict), added_rows=rows, deleted_rows=0)
+
+
+async def _is_of_own_copy(session: Session, intent: Intent, verdict: Verdict) -> bool:
+    """Whether the log has the intent twice, because it was sent a second time, and the first copy was committed."""
+    if verdict.version is None:
+        return False
+    try:
+        root = await read_root(session.store, TableName(verdict.table), Version(verdict.version))
+    except Corrupt:  # it has expired, so it is older than this intent
+        return False
+    own = {added.location for added in (*intent.add_data_files, *intent.add_manifests)}
+    return any(row.entry.location in own for row in root.rows)
 
 
 def _rows_of(files: FileList) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from rootline.client.lake import Lake
 from rootline.client.producer import await_verdict
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
+from rootline.hosting.on_demand import LogOnDemand
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.errors import Invalid, OutcomeUnknown
+from rootline.schemas.identifiers import LogPosition
 from rootline.schemas.verdict import Verdict
 
 ROWS = {"id": [1, 2], "carrier": ["UA", None]}
@@ -31,6 +35,34 @@ def test_an_append_that_a_restarted_program_repeats_adds_its_rows_once(tmp_path:
     assert (first.is_new, first.added_rows) == (True, 2)
     assert (again.version, again.snapshot_id, again.is_new) == (first.version, first.snapshot_id, False)
     assert (again.added_rows, again.deleted_rows) == (0, 0)
+
+
+@pytest.fixture
+def lossy_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log appends each record, and loses its first answer to each call."""
+    publish, lost = LogOnDemand.publish_many, set[tuple[NewRecord, ...]]()
+
+    async def publish_and_lose(self: LogOnDemand, records: Sequence[NewRecord], **named: Any) -> list[LogPosition]:
+        positions = await publish(self, records, **named)
+        if tuple(records) in lost:
+            return positions
+        lost.add(tuple(records))
+        raise OutcomeUnknown("publish-unknown", "the answer was lost")
+
+    monkeypatch.setattr(LogOnDemand, "publish_many", publish_and_lose)
+
+
+@pytest.mark.usefixtures("lossy_log")
+@pytest.mark.parametrize("properties", [{}, {"rootline.append.leaf-files": "1"}])
+@pytest.mark.parametrize("rows", [ROWS, {**ROWS, "gate": ["B7", "B8"]}])
+def test_an_append_that_was_sent_twice_is_new_and_its_repetition_is_not(
+    lake: Lake, properties: dict[str, str], rows: dict[str, Any]
+) -> None:
+    table = lake.create_table("demo.t", {"id": "long", "carrier": "string"}, properties=properties)
+    first, again = (table.append(rows, merge_schema=True, **NIGHTLY) for _ in range(2))
+    assert (first.is_new, first.added_rows, again.is_new, again.added_rows) == (True, 2, False, 0)
+    assert again.version == first.version
+    assert table.scan().count() == 2
 
 
 def test_an_append_whose_outcome_was_unknown_is_repeated_safely(flights: TableHandle) -> None:
