@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,12 +19,15 @@ import pytest
 from rootline.adapters.memory import MemoryObjectStore
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.adapters.posix_files import LakeLock
+from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
 from rootline.connect import connect, pause_table
+from rootline.hosting.on_demand import LogOnDemand
 from rootline.ports.intent_feed import ALL_TABLES
+from rootline.ports.intent_log import NewRecord
 from rootline.ports.object_store import Predecessor, PutReply
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.identifiers import LogPosition, ObjectKey, TableName
 from tests.hosting.hosted_store import HostedStore
 from tests.kafka.shared_log import SharedLog, in_environment
 from tests.services.kafka_service import KafkaService
@@ -67,6 +74,7 @@ def test_a_host_that_was_stopped_is_named_with_how_to_continue_it(folder: Path) 
     program = """
 import sys
 from rootline.adapters.posix_files import LakeLock
+from rootline.adapters.system_environment import SystemEnvironment
 from pathlib import Path
 print(LakeLock(Path(sys.argv[1])).try_acquire(), flush=True)
 sys.stdin.readline()
@@ -90,6 +98,32 @@ def test_the_pause_of_a_table_is_named_and_how_to_end_it(folder: Path, table: Ta
     asyncio.run(pause_table(str(folder), None, table, "bad source"))
     with connect(folder, coordinator="elsewhere") as lake:
         assert f"paused by an operator: bad source; to continue: rootline resume {what}" in told(lake)
+
+
+@pytest.fixture
+def slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that is slow to open: publishing takes a minute of the clock."""
+    publish, minutes = LogOnDemand.publish_many, list[int]()
+
+    async def slowly(self: LogOnDemand, records: Sequence[NewRecord], **named: Any) -> list[LogPosition]:
+        positions = await publish(self, records, **named)
+        minutes.append(60)
+        return positions
+
+    monkeypatch.setattr(LogOnDemand, "publish_many", slowly)
+    monkeypatch.setattr(SystemEnvironment, "monotonic_s", lambda _: time.monotonic() + sum(minutes))
+
+
+@pytest.mark.usefixtures("slow_log")
+def test_a_write_whose_publishing_took_all_of_its_time_still_waits_for_the_verdict(folder: Path) -> None:
+    with connect(folder) as lake:
+        assert lake.table("demo.t").append({"id": [1]}, timeout_s=30).is_new
+
+
+@pytest.mark.usefixtures("slow_log")
+def test_the_time_that_publishing_took_is_named(folder: Path) -> None:
+    with connect(folder, coordinator="elsewhere") as lake:
+        assert re.search(r"within 60\.\d s, of which publishing took 60 s; log", told(lake))
 
 
 class FullDisk(MemoryObjectStore):

@@ -51,6 +51,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.table_properties import whole_number
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.root_reader import newest_root, read_root
+from rootline.storage.replanning import LEAST_WAIT_S
 from rootline.storage.rows.metadata_columns import LINEAGE, may_state_lineage
 from rootline.storage.stored_objects import DatedBody, StoredFile, store_dated, stored_dates, stored_files
 from rootline.tree.proof.file_proof import statistics_of
@@ -431,11 +432,12 @@ async def verdict_on(
         OutcomeUnknown: `verdict-timeout`, also if the log stopped responding after the intent was appended.
     """
     stamped = stamp.stamp(intent)
-    deadline_s = session.environment.monotonic_s() + timeout_s
+    began_s = session.environment.monotonic_s()
     position = await publish_intent(session, stamped, content)
-    rest_s = deadline_s - session.environment.monotonic_s()
+    published_s = session.environment.monotonic_s() - began_s
+    wait_s = max(timeout_s - published_s, min(timeout_s, LEAST_WAIT_S))  # the log may have been slow to open
     try:
-        return await await_verdict(session, stamped, position, timeout_s=rest_s)
+        return await await_verdict(session, stamped, position, timeout_s=wait_s, published_s=published_s)
     except Unavailable as error:
         raise OutcomeUnknown(
             "verdict-timeout",

@@ -41,6 +41,7 @@ from rootline.schemas.verdict import Verdict, is_about, lost_place
 __all__ = ["AsyncProducer", "AsyncReceipt", "Producer", "Receipt"]
 
 _SENDS_MAX: Final = 4
+_LONG_S: Final = 1.0
 _RESEND: Final = RetryPolicy(delay_s_min=0.1, delay_s_max=0.4)
 
 
@@ -124,8 +125,10 @@ async def publish_records(
     raise AssertionError("unreachable: the last send returns or raises")
 
 
-async def await_verdict(session: Session, intent: Intent, position: LogPosition, *, timeout_s: float) -> Verdict:
-    """Wait for the verdict on `intent`, whose record is at `position`.
+async def await_verdict(
+    session: Session, intent: Intent, position: LogPosition, *, timeout_s: float, published_s: float = 0.0
+) -> Verdict:
+    """Wait for the verdict on `intent`, whose record is at `position`. `published_s`: the seconds that publishing took.
 
     Raises:
         OutcomeUnknown: `verdict-timeout`, there was none within `timeout_s` seconds; `publish-unknown`, the log now has
@@ -137,7 +140,9 @@ async def await_verdict(session: Session, intent: Intent, position: LogPosition,
         raise OutcomeUnknown(
             "verdict-timeout",
             f"{intent.table}: no verdict on intent {intent.intent_id} (offset {position.offset}) within "
-            f"{max(0.0, timeout_s):.3g} s" + (f"; {trouble}" if trouble else ""),
+            f"{max(0.0, timeout_s) + published_s:.3g} s"
+            + (f", of which publishing took {published_s:.3g} s" if published_s >= _LONG_S else "")
+            + (f"; {trouble}" if trouble else ""),
         )
     if not is_about(verdict, intent.intent_id):
         raise OutcomeUnknown("publish-unknown", f"{intent.table}: {lost_place(intent.intent_id, verdict)}")
