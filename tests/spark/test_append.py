@@ -159,8 +159,8 @@ def test_moments_are_left_to_ours_where_the_session_writes_them_as_int96(
     assert writers_of(flights, folder) == {"us"}
 
 
-def test_a_null_in_a_required_column_is_refused_and_nothing_is_in_the_table(
-    spark: SparkSession, lake: Lake, append: Append
+def test_a_null_in_a_required_column_is_refused_and_nothing_is_in_the_table_or_its_folder(
+    spark: SparkSession, lake: Lake, append: Append, folder: Path
 ) -> None:
     required = pa.schema([pa.field("id", pa.int64(), nullable=False), *list(FLIGHTS)[1:]])
     flights = lake.create_table("demo.flights", required)
@@ -168,6 +168,7 @@ def test_a_null_in_a_required_column_is_refused_and_nothing_is_in_the_table(
         append(frame_of(spark, rows=[(1, "UA", 1.0), (None, "AA", 2.0)]))
     assert caught.value.code == "rows-invalid"
     assert flights.head().version == 0
+    assert list(folder.rglob("*.parquet")) == []
 
 
 def test_a_named_batch_lands_once_and_no_rows_are_no_commit(

@@ -261,21 +261,21 @@ def _append_files(
     writer = (frame.sortWithinPartitions(*rows.order) if rows.order else frame).write.options(**committed)
     try:
         (writer.partitionBy(GROUP) if rows.is_partitioned else writer).parquet(url)
-    except Exception:
+        written = written_files(rows.frame.sparkSession, options, definition, place, path)
+        expected = rows_told(counted, _COUNT_WAIT_S, options.table)
+        if written.row_count != expected:
+            raise Invalid(
+                "rows-invalid",
+                f"{options.table}: Spark wrote {expected} rows, but the folder {path} has {written.row_count}. Nothing "
+                "was committed. All executors must write to the same folder or bucket as the driver; otherwise write "
+                'with df.write.format("rootline")',
+            )
+    except Exception:  # nothing was published, so no intent needs these files
         if is_in_bucket(path):
             remove_uploads(rows.frame.sparkSession, path, [""])
         else:
             shutil.rmtree(path, ignore_errors=True)
         raise
-    written = written_files(rows.frame.sparkSession, options, definition, place, path)
-    expected = rows_told(counted, _COUNT_WAIT_S, options.table)
-    if written.row_count != expected:
-        raise Invalid(
-            "rows-invalid",
-            f"{options.table}: Spark wrote {expected} rows, but the folder {path} has {written.row_count}. Nothing was "
-            "committed. All executors must write to the same folder or bucket as the driver; otherwise write with "
-            'df.write.format("rootline")',
-        )
     batch = WrittenBatch(
         written.files,
         definition.table_uuid,
