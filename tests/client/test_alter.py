@@ -227,3 +227,19 @@ def test_wrong_types_and_columns_in_use_are_named_in_words_of_ours(table: TableH
         with pytest.raises(Invalid) as raised, table.alter() as change:
             step(change)
         assert (raised.value.code, said in raised.value.message) == (code, True), raised.value
+
+
+def test_a_property_that_asks_for_a_format_that_rootline_does_not_write_is_stored_with_a_warning(
+    lake: Lake, table: TableHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    reason = "write.format.default is 'orc', but Rootline writes Parquet"
+    with table.alter() as change:
+        change.set_properties({"write.format.default": "orc"})
+    assert reason in caplog.text
+    caplog.clear()
+    lake.create_table("demo.by_spark", {"id": "int"}, properties={"write.format.default": "orc"})
+    assert reason in caplog.text
+    assert table.definition().properties["write.format.default"] == "orc"
+    caplog.clear()
+    lake.create_table("demo.usual", {"id": "int"}, properties={"write.format.default": "PARQUET"})
+    assert "file-format" not in caplog.text

@@ -9,19 +9,21 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
 
 from rootline.client import new_files
 from rootline.client.producer import await_verdict
 from rootline.rest.client_files import MANIFESTS_MAX
 from rootline.schemas.bytes.avro_encoding import encode_long
-from rootline.schemas.errors import Unavailable
+from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.verdict import Verdict, VerdictKind
 from tests.catalog.pyiceberg_catalog import catalog_at
 from tests.rest.hand_made import ADDED, DELETED, EXISTING, MAIN, HandMade, fresh_id
 from tests.rest.writing_catalog import SCHEMA, WritingCatalog, problem, writing_catalog
+from tests.storage.rows.test_file_formats import orc_bytes
 
 _FAILED = (409, "CommitFailedException")
 
@@ -52,6 +54,22 @@ def test_an_honest_append_is_committed(client: HandMade) -> None:
     assert client.ids() == [1, 2, 3]
     [*_, newest] = answer.json()["metadata"]["snapshots"]
     assert newest["summary"]["added-data-files"] == "2"
+
+
+def test_a_client_that_writes_orc_commits_it_and_only_its_timestamps_are_refused_to_readers(client: HandMade) -> None:
+    asked = {"action": "set-properties", "updates": {"write.format.default": "orc"}}
+    assert client.catalog.commit(client.table, [asked]).status_code == 200
+    stored = client.load().file(1, 2, 3).file_path
+    body = orc_bytes(pq.read_table(stored.removeprefix("file://")))
+    file = client.file(1, 2, 3, path=stored, file_format=FileFormat.ORC, file_size_in_bytes=len(body))
+    Path(stored.removeprefix("file://")).write_bytes(body)
+    answer = _send(client, client.append(file))
+    assert answer.status_code == 200, answer.text
+    table = client.catalog.lake.table(client.table)
+    table.delete_where("id = 2")
+    with pytest.raises(Invalid, match="column ts: ORC timestamps are not supported"):
+        table.scan().to_arrow()
+    assert table.scan(columns=["id"]).to_arrow().column("id").to_pylist() == [1, 3]
 
 
 @pytest.mark.parametrize("total", ["-1", "many", "", "9" * 30])

@@ -305,7 +305,7 @@ class TableChange:
         for name, value in updates.items():
             if not isinstance(name, str) or not isinstance(value, str):
                 raise Invalid("definition-invalid", f"property {name!r}: {value!r:.60} is not text; give it as text")
-        self._properties.append(SetProperties(checks.text_map(updates, "properties")))
+        self._properties.append(SetProperties(checks.table_properties(updates)))
         return self
 
     def remove_properties(self, *names: str) -> Self:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from rootline.library_log import library_logger
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_name, table_name
 
@@ -136,6 +137,16 @@ def text_map(values: object, name: str) -> dict[str, str]:
             raise _refused(_CODE, f"{name}: the entry {key!r:.80}", value, "text as the name and as the value")
         _storable(key + value, f"{name}: the entry {key!r:.80}", _CODE)
     return dict(values)
+
+
+def table_properties(values: object) -> dict[str, str]:
+    """The properties of a table. A warning is logged if they name a format that Rootline does not write."""
+    properties = text_map(values, "properties")
+    wanted = properties.get("write.format.default", "parquet")
+    if wanted.lower() != "parquet":
+        reason = f"write.format.default is {wanted[:40]!r}, but Rootline writes Parquet: only Iceberg clients follow it"
+        library_logger().warning("other format", action="file-format", reason=reason)
+    return properties
 
 
 def whole(value: object, name: str, *, least: int | None = None) -> int:

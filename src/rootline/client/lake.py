@@ -110,7 +110,7 @@ class Lake(LakeNames):
             expressions=checks.texts(expressions, "expressions"),
             sort_by=given_order(sort_by),
             identifier_fields=identifiers,
-            properties=checks.text_map(properties, "properties"),
+            properties=checks.table_properties(properties),
             table_uuid=uuid.uuid4(),
         )
 

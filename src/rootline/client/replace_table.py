@@ -76,7 +76,7 @@ class Replacement:
             wanted,
             None if partition_by is None else checks.texts(partition_by, "partition_by"),
             None if sort_by is None else given_order(sort_by),
-            checks.text_map(properties, "properties"),
+            checks.table_properties(properties),
         )
 
     def changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges:
