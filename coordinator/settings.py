@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
-
-from rootline.schemas.model_faults import invalid_settings
 
 
 class CoordinatorSettings(BaseSettings):
@@ -93,7 +91,6 @@ def coordinator_settings() -> CoordinatorSettings:
     Raises:
         Invalid: `setting-invalid`, naming each setting and what is wrong with it.
     """
-    try:
-        return CoordinatorSettings()
-    except ValidationError as error:
-        raise invalid_settings(error, "ROOTLINE_COORDINATOR__") from None
+    from rootline.read_settings import read_settings
+
+    return read_settings(CoordinatorSettings, "ROOTLINE_COORDINATOR__")

@@ -7,10 +7,10 @@ Invariants: a setting is a value. Reading settings starts nothing.
 
 from __future__ import annotations
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rootline.schemas.model_faults import invalid_settings
+from rootline.read_settings import read_settings
 
 
 class WorkerSettings(BaseSettings):
@@ -58,7 +58,4 @@ def worker_settings() -> WorkerSettings:
     Raises:
         Invalid: `setting-invalid`, naming each setting and what is wrong with it.
     """
-    try:
-        return WorkerSettings()
-    except ValidationError as error:
-        raise invalid_settings(error, "ROOTLINE_WORKER__") from None
+    return read_settings(WorkerSettings, "ROOTLINE_WORKER__")

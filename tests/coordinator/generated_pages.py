@@ -46,7 +46,7 @@ print` shows the values in force, with secrets masked.
 | `ROOTLINE_WAREHOUSE` | The warehouse: a path, `file:///dir`, or `s3://bucket/prefix`. `--warehouse` says the same. |
 | `ROOTLINE_LOG` | The intent log: `kafka://host:port`, `sqlite:///dir` or a path; none: the warehouse's own. |
 | `ROOTLINE_ABSOLUTE_READS` | {_ABSOLUTE_READS} |
-| `ROOTLINE_SECRETS_DIR` | A folder whose files are settings of S3, Kafka, Redis, HTTP, the catalog, in small letters. |
+| `ROOTLINE_SECRETS_DIR` | A folder whose files are settings, each named in small letters. |
 
 A log on Kafka may name several servers, `kafka://host:port,host:port`; [operations.md](operations.md) tells how to run
 it.

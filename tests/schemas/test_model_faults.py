@@ -44,3 +44,10 @@ def test_a_setting_that_cannot_be_used_is_refused_by_the_name_of_its_variable(mo
     assert caught.value.code == "setting-invalid"
     with pytest.raises(Invalid, match="ROOTLINE_WORKER__JOBS_AT_ONCE: must be a whole number"):
         worker_settings()
+
+
+def test_a_setting_of_a_coordinator_that_is_not_json_is_refused_as_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOTLINE_COORDINATOR__FILE_PREFIXES", "s3://landing/")
+    with pytest.raises(Invalid, match=r"the settings cannot be read: .*file_prefixes") as caught:
+        coordinator_settings()
+    assert caught.value.code == "setting-invalid"

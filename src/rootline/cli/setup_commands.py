@@ -91,21 +91,15 @@ async def _reach(warehouse: str, log: str | None) -> None:
 
 
 def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
-    from pydantic import ValidationError
-
     from rootline.catalog.rest.http_settings import catalog_settings, http_settings
     from rootline.connect import store_settings
-    from rootline.coordinator.settings import CoordinatorSettings
-    from rootline.schemas.model_faults import invalid_settings
-    from rootline.workers.settings import WorkerSettings
+    from rootline.coordinator.settings import coordinator_settings
+    from rootline.workers.settings import worker_settings
 
     shown: dict[str, Any] = {"ROOTLINE_WAREHOUSE": warehouse, "ROOTLINE_LOG": log}
     shown |= _flat("ROOTLINE", store_settings().model_dump())
-    for prefix, kind in (("ROOTLINE_COORDINATOR", CoordinatorSettings), ("ROOTLINE_WORKER", WorkerSettings)):
-        try:
-            shown |= _flat(prefix, kind().model_dump())
-        except ValidationError as error:
-            raise invalid_settings(error, f"{prefix}__") from None
+    shown |= _flat("ROOTLINE_COORDINATOR", coordinator_settings().model_dump())
+    shown |= _flat("ROOTLINE_WORKER", worker_settings().model_dump())
     shown |= _flat("ROOTLINE_CATALOG", catalog_settings().model_dump())
     shown |= _flat("ROOTLINE_HTTP", http_settings().model_dump())
     return {name: masked(name, value) for name, value in shown.items()}
