@@ -358,16 +358,11 @@ class ChangeReading:
                 async for batch in self._between(session, file, file.before, file.after, fields):
                     yield batch
 
-    async def _went(
+    def _went(
         self, session: Session, files: Sequence[ChangedFile], fields: tuple[NestedField, ...]
     ) -> AsyncIterator[pa.RecordBatch]:
-        gone = [file.task(file.before) for file in files if file.before is not None and file.after is None]
-        async for batch in scan_batches(session.store, self.table, gone, self._wanted(fields)):
-            yield batch
-        for file in files:
-            if file.before is not None and file.after is not None:
-                async for batch in self._between(session, file, file.after, file.before, fields):
-                    yield batch
+        undone = [ChangedFile(file.data, before=file.after, after=file.before) for file in files]
+        return self._came(session, undone, fields)
 
     async def _between(
         self, session: Session, file: ChangedFile, dead: DeadRows, alive: DeadRows, fields: tuple[NestedField, ...]
