@@ -22,6 +22,7 @@ from pyiceberg.types import (
     DoubleType,
     FixedType,
     FloatType,
+    IcebergType,
     IntegerType,
     LongType,
     PrimitiveType,
@@ -40,7 +41,7 @@ from rootline.schemas.table_definition import TrackedField
 CONTENT_STATS: Final = "content_stats"
 
 _FIELD_ID: Final = b"PARQUET:field_id"
-_SIMPLE_TYPES: Final[dict[type[PrimitiveType], pa.DataType]] = {
+SIMPLE_TYPES: Final[dict[type[IcebergType], pa.DataType]] = {
     BooleanType: pa.bool_(),
     IntegerType: pa.int32(),
     LongType: pa.int64(),
@@ -56,6 +57,7 @@ _SIMPLE_TYPES: Final[dict[type[PrimitiveType], pa.DataType]] = {
     UUIDType: pa.binary(16),
     BinaryType: pa.binary(),
 }
+"""The Arrow types of values as Parquet stores them physically."""
 _BOUND_OFFSETS: Final = {
     "lower_bound": field_ids.LOWER_BOUND_OFFSET,
     "upper_bound": field_ids.UPPER_BOUND_OFFSET,
@@ -143,7 +145,7 @@ def arrow_type_of_bound(kind: PrimitiveType) -> pa.DataType | None:
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, FixedType):
         return pa.binary(len(kind))
-    return _SIMPLE_TYPES.get(type(kind))
+    return SIMPLE_TYPES.get(type(kind))
 
 
 def statistics_field(tracked: TrackedField) -> pa.Field:
@@ -180,7 +182,7 @@ def is_statistics_field(field: pa.Field) -> bool:
 
 def _holds_bounds(kind: pa.DataType) -> bool:
     fixed = pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal128(kind)
-    return fixed or kind in _SIMPLE_TYPES.values()
+    return fixed or kind in SIMPLE_TYPES.values()
 
 
 def leaf_schema(tracked: Iterable[TrackedField]) -> pa.Schema:

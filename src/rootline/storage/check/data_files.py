@@ -13,7 +13,6 @@ deadline.
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,51 +31,27 @@ from rootline.storage.check.findings import CheckSummary, DataFiles, Fault, Find
 from rootline.storage.rows.arrow_types import arrow_type_of, storage_of
 from rootline.storage.rows.data_file_formats import OpenFile, all_rows, open_data_file, refuse_unreadable
 from rootline.storage.rows.metadata_columns import constants_of
-from rootline.storage.rows.parquet_file import ParquetRows
+from rootline.storage.rows.parquet_file import ParquetRows, SeekableBytes
 from rootline.storage.rows.row_projection import RowProjection, field_id_of, finder_for, initial_default
 from rootline.storage.stored_objects import gather_bounded, parts_of
 
 _WAIT_S: Final = 300.0
 
 
-class ObjectFile(io.RawIOBase):
+class ObjectFile(SeekableBytes):
     """A file object that reads `length` bytes of `key` in parts.
 
     `failed`: the error of a failed read, which Arrow may have replaced by another one.
     """
 
     def __init__(self, parts: ObjectParts, key: ObjectKey, length: int, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._parts, self._key, self._length, self._loop = parts, key, length, loop
-        self._at = 0
+        super().__init__(length)
+        self._parts, self._key, self._loop = parts, key, loop
         self.failed: RootlineError | None = None
-
-    def readable(self) -> bool:
-        """Always true."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always true."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move the position, with the arguments of `io.RawIOBase.seek`."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def tell(self) -> int:
-        """The position of the next read."""
-        return self._at
-
-    def size(self) -> int:
-        """The object's length."""
-        return self._length
 
     def read(self, size: int | None = -1) -> bytes:
         """The next part, shorter only at the end. Raises the errors of the store."""
-        left = max(0, self._length - self._at)
-        wanted = left if size is None or size < 0 else min(size, left)
+        wanted = self._length_of(size)
         if not wanted:
             return b""
         asked = asyncio.run_coroutine_threadsafe(self._parts.part_of(self._key, self._at, wanted), self._loop)

@@ -52,28 +52,13 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.arrow_values import array_from, values_from
+from rootline.schemas.bytes.leaf_schema import SIMPLE_TYPES
 from rootline.schemas.default_values import nested_default
 from rootline.schemas.errors import Invalid
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 
-_SIMPLE: Final[dict[type[IcebergType], pa.DataType]] = {
-    BooleanType: pa.bool_(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    DateType: pa.date32(),
-    TimeType: pa.time64("us"),
-    TimestampType: pa.timestamp("us"),
-    TimestamptzType: pa.timestamp("us", "UTC"),
-    TimestampNanoType: pa.timestamp("ns"),
-    TimestamptzNanoType: pa.timestamp("ns", "UTC"),
-    StringType: pa.string(),
-    BinaryType: pa.binary(),
-    UUIDType: pa.uuid(),
-    UnknownType: pa.null(),
-}
+_SIMPLE: Final = {**SIMPLE_TYPES, UUIDType: pa.uuid(), UnknownType: pa.null()}
 
 
 def arrow_schema_of(schema: Schema) -> pa.Schema:

@@ -93,22 +93,12 @@ def joined(
     return found
 
 
-class CachedParts(io.RawIOBase):
-    """A file object of `length` bytes. The `tail` is always in memory, and other parts are set by `use`."""
+class SeekableBytes(io.RawIOBase):
+    """The position in a file object of `length` bytes, for a subclass that reads."""
 
-    def __init__(self, length: int, tail: CachedPart) -> None:
+    def __init__(self, length: int) -> None:
         super().__init__()
-        self._length, self._tail, self._at = length, tail, 0
-        self.use(())
-
-    def use(self, parts: Sequence[CachedPart]) -> None:
-        """Read from these parts instead of the previous ones. They may overlap."""
-        self._parts = sorted(parts, key=lambda part: part.start)
-        self._starts = [part.start for part in self._parts]
-
-    def has(self, wanted: ByteRange) -> bool:
-        """Whether the tail contains these bytes."""
-        return self._tail.start <= wanted.start and wanted.end <= self._tail.end
+        self._length, self._at = length, 0
 
     def readable(self) -> bool:
         """Always true."""
@@ -132,14 +122,36 @@ class CachedParts(io.RawIOBase):
         """The object's length."""
         return self._length
 
+    def _length_of(self, size: int | None) -> int:
+        """The length of the next read, for which `size` bytes are requested, or all of them."""
+        rest = max(0, self._length - self._at)
+        return rest if size is None or size < 0 else min(size, rest)
+
+
+class CachedParts(SeekableBytes):
+    """A file object of `length` bytes. The `tail` is always in memory, and other parts are set by `use`."""
+
+    def __init__(self, length: int, tail: CachedPart) -> None:
+        super().__init__(length)
+        self._tail = tail
+        self.use(())
+
+    def use(self, parts: Sequence[CachedPart]) -> None:
+        """Read from these parts instead of the previous ones. They may overlap."""
+        self._parts = sorted(parts, key=lambda part: part.start)
+        self._starts = [part.start for part in self._parts]
+
+    def has(self, wanted: ByteRange) -> bool:
+        """Whether the tail contains these bytes."""
+        return self._tail.start <= wanted.start and wanted.end <= self._tail.end
+
     def read(self, size: int | None = -1) -> bytes:
         """The next bytes. Raises `OSError` for bytes that are not in memory."""
         return bytes(self.read_buffer(size))
 
     def read_buffer(self, size: int | None = -1) -> memoryview:
         """The next bytes without a copy, as Arrow reads them."""
-        left = max(0, self._length - self._at)
-        wanted = left if size is None or size < 0 else min(size, left)
+        wanted = self._length_of(size)
         end = self._at + wanted
         number = bisect_right(self._starts, self._at)
         for part in (*reversed(self._parts[max(0, number - _OVERLAPPING_MAX) : number]), self._tail):
