@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rootline.adapters import log_state
+from rootline.adapters.kafka import pauses
+from rootline.adapters.kafka.clients import make_consumer
 from rootline.adapters.kafka.frontiers import read_frontiers
 from rootline.adapters.kafka.pauses import KafkaPauses
 from rootline.adapters.kafka.topics import topic_identity
+from rootline.adapters.log_state import PauseQuestion
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.intent_feed import ALL_TABLES
 from rootline.schemas.errors import OutcomeUnknown
@@ -80,3 +86,28 @@ def test_a_follower_sees_what_begins_and_ends_and_other_groups_do_not(log: Share
         return seen
 
     assert asyncio.run(followed()) == [{ALL_TABLES}, set(), {ALL_TABLES}]
+
+
+def test_a_repeated_question_sees_what_begins_and_ends_through_one_consumer(
+    log: SharedLog, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+
+    def counted(*given: Any, **named: Any) -> object:
+        made.append(make_consumer(*given, **named))
+        return made[-1]
+
+    monkeypatch.setattr(pauses, "make_consumer", counted)
+    monkeypatch.setattr(log_state, "_PATIENCE_S", PATIENCE_S)  # a busy machine takes longer
+
+    async def asked() -> list[str | None]:
+        seen = []
+        async with contextlib.aclosing(PauseQuestion(str(log.folder), log.settings.url, TableName(TABLE))) as question:
+            for words in (("pause", TABLE, "--why", "wrong source"), ("resume", TABLE), ("pause", "--all")):
+                await asyncio.to_thread(run, *words, *log.words)
+                pause = await question.pause()
+                seen.append(None if pause is None else pause.table)
+        return seen
+
+    assert asyncio.run(asked()) == [TABLE, None, ALL_TABLES]
+    assert len(made) == 1

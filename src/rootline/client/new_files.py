@@ -493,7 +493,7 @@ async def _is_of_own_copy(session: Session, intent: Intent, verdict: Verdict) ->
         root = await read_root(session.store, TableName(verdict.table), Version(verdict.version))
     except Corrupt:  # it has expired, so it is older than this intent
         return False
-    own = {added.location for added in (*intent.add_data_files, *intent.add_manifests)}
+    own = {file.location for file in intent.add_data_files} | {leaf.location for leaf in intent.add_manifests}
     return any(row.entry.location in own for row in root.rows)
 
 

@@ -58,7 +58,7 @@ from rootline.schemas.errors import Invalid
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 
-_SIMPLE: Final = {**SIMPLE_TYPES, UUIDType: pa.uuid(), UnknownType: pa.null()}
+_SIMPLE: Final[dict[type[IcebergType], pa.DataType]] = {**SIMPLE_TYPES, UUIDType: pa.uuid(), UnknownType: pa.null()}
 
 
 def arrow_schema_of(schema: Schema) -> pa.Schema:
