@@ -100,14 +100,14 @@ def test_a_repeated_question_sees_what_begins_and_ends_through_one_consumer(
     monkeypatch.setattr(pauses, "make_consumer", counted)
     monkeypatch.setattr(log_state, "_PATIENCE_S", PATIENCE_S)  # a busy machine takes longer
 
-    async def asked() -> list[str | None]:
+    async def asked() -> list[tuple[str | None, int]]:
         seen = []
         async with contextlib.aclosing(PauseQuestion(str(log.folder), log.settings.url, TableName(TABLE))) as question:
-            for words in (("pause", TABLE, "--why", "wrong source"), ("resume", TABLE), ("pause", "--all")):
+            for words in (("pause", "--all"), ("resume", "--all"), ("pause", "--all")):
                 await asyncio.to_thread(run, *words, *log.words)
+                made.clear()  # those of the command
                 pause = await question.pause()
-                seen.append(None if pause is None else pause.table)
+                seen.append((None if pause is None else pause.table, len(made)))
         return seen
 
-    assert asyncio.run(asked()) == [TABLE, None, ALL_TABLES]
-    assert len(made) == 1
+    assert asyncio.run(asked()) == [(ALL_TABLES, 1), (None, 0), (ALL_TABLES, 0)]
