@@ -20,7 +20,6 @@ import errno
 import fcntl
 import os
 import queue
-import signal
 import stat
 import threading
 import time
@@ -28,7 +27,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Final, Generic, Protocol, TypeVar
 
 from rootline.schemas.errors import Unavailable
@@ -124,7 +122,6 @@ def hand_over(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[_Answer], 
 
 
 _PAUSE_S: Final = 0.005
-_AFTER_FORK_S: Final = 0.05
 
 
 def wait_for_lock(file: int, operation: int, *, patience_s: float) -> None:
@@ -159,8 +156,7 @@ def unlock_and_close(file: int) -> None:
 class ForkGate:
     """Blocks that no fork interrupts, and calls before each fork. A fork inside a block of the same thread hangs.
 
-    A fork waits until all blocks have ended, and a block that begins meanwhile waits for the fork. A signal whose
-    handler raises meanwhile cannot stop the fork. The parent receives it a second time after the fork.
+    A fork waits until all blocks have ended, and a block that begins meanwhile waits for the fork.
     """
 
     def __init__(self) -> None:
@@ -168,9 +164,7 @@ class ForkGate:
         self._blocks = 0
         self._is_forking = False
         self._before: weakref.WeakSet[ClosedByForks] = weakref.WeakSet()
-        self._handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
-        self._late: list[int] = []
-        os.register_at_fork(before=self._begin, after_in_parent=self._end_in_parent, after_in_child=self._end)
+        os.register_at_fork(before=self._begin, after_in_parent=self._end, after_in_child=self._end)
 
     @contextlib.contextmanager
     def shut(self) -> Iterator[None]:
@@ -193,32 +187,14 @@ class ForkGate:
     def _begin(self) -> None:
         self._changed.acquire()
         self._is_forking = True
-        if self._blocks and threading.current_thread() is threading.main_thread():  # only there, handlers run
-            self._late = []
-            self._handlers = {n: known for n in signal.valid_signals() if callable(known := signal.getsignal(n))}
-            for number in self._handlers:
-                signal.signal(number, self._handle)
         while self._blocks:
-            self._changed.wait()
+            # what a signal's handler raises here cannot stop the fork, which must not interrupt a block either
+            with contextlib.suppress(BaseException):
+                self._changed.wait()
         for what in list(self._before):
             what.close_for_fork()
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        try:
-            self._handlers[number](number, frame)
-        except BaseException:
-            self._late.append(number)
-
-    def _end_in_parent(self) -> None:
-        late, self._late = self._late, []
-        self._end()
-        for number in late:  # from another thread, because Python drops what is raised before the fork has returned
-            threading.Timer(_AFTER_FORK_S, os.kill, (os.getpid(), number)).start()
-
     def _end(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers = {}
         self._is_forking = False
         self._changed.notify_all()
         self._changed.release()
