@@ -20,12 +20,13 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    OffsetSpec,
     ResourceType,
 )
 
 from rootline.adapters.kafka.group_offsets import Stage
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
-from rootline.adapters.kafka.topics import create_topics, record_bytes_max, topic_identity
+from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId
@@ -72,7 +73,7 @@ def append(settings: KafkaSettings, partition: int, values: Sequence[bytes], **o
     producer = _producer(settings.servers(), tuple(options.items()))
     for value in values:
         producer.produce(settings.intents_topic, value, b"key", partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(_PATIENCE_S) == 0
 
 
 @lru_cache(maxsize=8)
@@ -85,6 +86,18 @@ def _producer(servers: str, options: tuple[tuple[str, str], ...]) -> Producer:
 def admin_of(settings: KafkaSettings) -> AdminClient:
     """An admin client; keep a reference to it until its answers have come, or they never do."""
     return AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
+
+
+def ended(settings: KafkaSettings, partition: int, end: Callable[[], None]) -> None:
+    """End a transaction, and wait for its marker: brokers write it after their answer."""
+    admin, place = admin_of(settings), TopicPartition(settings.intents_topic, partition)
+
+    def end_offset() -> int:
+        return admin.list_offsets({place: OffsetSpec.latest()})[place].result(60).offset
+
+    before = end_offset()
+    end()
+    until_shown(lambda: end_offset() > before, "the marker of a transaction")
 
 
 def remove_before(settings: KafkaSettings, partition: int, offset: int) -> None:
@@ -166,16 +179,27 @@ def expire_offsets(settings: KafkaSettings) -> None:
 
 def set_limit(settings: KafkaSettings, topic: str, size: int | None) -> None:
     """`max.message.bytes` of a topic; `None`: not what was set here, but what holds for all topics."""
-    before = record_bytes_max(settings, topic)
-    operation = AlterConfigOpType.DELETE if size is None else AlterConfigOpType.SET
-    value = None if size is None else str(size)
-    entry = ConfigEntry("max.message.bytes", value, incremental_operation=operation)
+    _configure(settings, topic, "max.message.bytes", size)
+    # a broker shows a change before it applies it, but applies each one before it shows the next
+    _configure(settings, topic, "file.delete.delay.ms", int(_shown(settings, topic, "file.delete.delay.ms")) + 1)
+
+
+def _configure(settings: KafkaSettings, topic: str, name: str, number: int | None) -> None:
+    before, value = _shown(settings, topic, name), None if number is None else str(number)
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(name, value, incremental_operation=operation)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = admin_of(settings)
     admin.incremental_alter_configs([resource])[resource].result(60)
 
     def is_set() -> bool:
-        now = record_bytes_max(settings, topic)
-        return now not in (None, before) if size is None else now == size
+        now = _shown(settings, topic, name)
+        return now != before if value is None else now == value
 
-    until_shown(is_set, f"the limit of {topic}")
+    until_shown(is_set, f"{name} of {topic}")
+
+
+def _shown(settings: KafkaSettings, topic: str, name: str) -> str:
+    """A setting of a topic, as the broker shows it."""
+    resource, admin = ConfigResource(ResourceType.TOPIC, topic), admin_of(settings)
+    return str(admin.describe_configs([resource])[resource].result(60)[name].value)
