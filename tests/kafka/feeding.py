@@ -26,14 +26,14 @@ from confluent_kafka.admin import (
 
 from rootline.adapters.kafka.group_offsets import Stage
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
-from rootline.adapters.kafka.topics import create_topics, topic_identity
+from rootline.adapters.kafka.topics import create_topics, record_bytes_max, topic_identity
 from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import LogId
 from rootline.schemas.parts.log import PartitionOffset
 from tests.support.feed_driver import FeedDriver
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 240.0
 
 
 class Member(FeedDriver):
@@ -179,27 +179,16 @@ def expire_offsets(settings: KafkaSettings) -> None:
 
 def set_limit(settings: KafkaSettings, topic: str, size: int | None) -> None:
     """`max.message.bytes` of a topic; `None`: not what was set here, but what holds for all topics."""
-    _configure(settings, topic, "max.message.bytes", size)
-    # a broker shows a change before it applies it, but applies each one before it shows the next
-    _configure(settings, topic, "file.delete.delay.ms", int(_shown(settings, topic, "file.delete.delay.ms")) + 1)
-
-
-def _configure(settings: KafkaSettings, topic: str, name: str, number: int | None) -> None:
-    before, value = _shown(settings, topic, name), None if number is None else str(number)
-    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-    entry = ConfigEntry(name, value, incremental_operation=operation)
+    before = record_bytes_max(settings, topic)
+    operation = AlterConfigOpType.DELETE if size is None else AlterConfigOpType.SET
+    value = None if size is None else str(size)
+    entry = ConfigEntry("max.message.bytes", value, incremental_operation=operation)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = admin_of(settings)
     admin.incremental_alter_configs([resource])[resource].result(60)
 
     def is_set() -> bool:
-        now = _shown(settings, topic, name)
-        return now != before if value is None else now == value
+        now = record_bytes_max(settings, topic)
+        return now not in (None, before) if size is None else now == size
 
-    until_shown(is_set, f"{name} of {topic}")
-
-
-def _shown(settings: KafkaSettings, topic: str, name: str) -> str:
-    """A setting of a topic, as the broker shows it."""
-    resource, admin = ConfigResource(ResourceType.TOPIC, topic), admin_of(settings)
-    return str(admin.describe_configs([resource])[resource].result(60)[name].value)
+    until_shown(is_set, f"the limit of {topic}")

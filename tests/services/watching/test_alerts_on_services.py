@@ -53,7 +53,7 @@ OFTEN = {
 }
 TABLES = (TABLE, TableName("c.d"), TableName("e.f"))
 DAMAGED = TableName("q.q")
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 BY_UNIT_TEST_ONLY = {
     "RootlineLagGrows",  # a coordinator reads faster than a test publishes
     "RootlineCoordinatorNotReady",  # the broker is shared with other tests
