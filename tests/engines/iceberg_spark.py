@@ -26,7 +26,7 @@ from tests.engines.iceberg_software import IcebergSoftware, iceberg_software
 from tests.services.process_bond import ProcessBond
 from tests.services.slow_step import say_progress
 
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 _ARCHIVING_S = 300.0
 _SCRIPT = Path(__file__).with_name("inside_spark.py")
 

@@ -17,7 +17,7 @@ from tests.services.s3_service import S3Service
 
 pytestmark = pytest.mark.slow
 SCHEMA = pa.schema([("id", pa.int64())])
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 def test_a_lake_with_a_named_log_is_committed_to_without_a_service(tmp_path: Path) -> None:
@@ -45,7 +45,8 @@ def test_of_two_processes_on_a_named_log_one_hosts_and_the_other_takes_over(tmp_
     program = (
         "import sys, pyarrow as pa, rootline\n"
         "lake = rootline.connect(sys.argv[1], log=sys.argv[2])\n"
-        "lake.create_table('demo.t', pa.schema([('id', pa.int64())]), timeout_s=60).append({'id': [1]}, timeout_s=60)\n"
+        "table = lake.create_table('demo.t', pa.schema([('id', pa.int64())]), timeout_s=240)\n"
+        "table.append({'id': [1]}, timeout_s=240)\n"
         "print('hosting', flush=True)\n"
         "sys.stdin.read()\n"
     )

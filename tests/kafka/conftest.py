@@ -14,7 +14,8 @@ from tests.services.kafka_service import KafkaService
 
 @pytest.fixture
 def settings(kafka_service: KafkaService) -> KafkaSettings:
-    return kafka_service.with_topics(delivery_timeout_s=20)
+    # a member here that falls silent is one of a busy machine, not a dead one
+    return kafka_service.with_topics(delivery_timeout_s=60, session_timeout_s=60)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from tests.kafka.judge import Judged, Told, judge_table, judge_topics
 from tests.kafka.topic_watch import Watch
 from tests.support.loaded_tables import load_table
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 async def elapsed(seconds: float) -> None:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -32,7 +33,7 @@ from rootline.schemas.identifiers import LogId
 from rootline.schemas.parts.log import PartitionOffset
 from tests.support.feed_driver import FeedDriver
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 240.0
 
 
 class Member(FeedDriver):
@@ -72,7 +73,7 @@ def append(settings: KafkaSettings, partition: int, values: Sequence[bytes], **o
     producer = _producer(settings.servers(), tuple(options.items()))
     for value in values:
         producer.produce(settings.intents_topic, value, b"key", partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(_PATIENCE_S) == 0
 
 
 @lru_cache(maxsize=8)
@@ -85,6 +86,18 @@ def _producer(servers: str, options: tuple[tuple[str, str], ...]) -> Producer:
 def admin_of(settings: KafkaSettings) -> AdminClient:
     """An admin client; keep a reference to it until its answers have come, or they never do."""
     return AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
+
+
+def ended(settings: KafkaSettings, partition: int, end: Callable[[], None]) -> None:
+    """End a transaction, and wait for its marker: brokers write it after their answer."""
+    admin, place = admin_of(settings), TopicPartition(settings.intents_topic, partition)
+
+    def end_offset() -> int:
+        return admin.list_offsets({place: OffsetSpec.latest()})[place].result(60).offset
+
+    before = end_offset()
+    end()
+    until_shown(lambda: end_offset() > before, "the marker of a transaction")
 
 
 def remove_before(settings: KafkaSettings, partition: int, offset: int) -> None:

@@ -15,7 +15,7 @@ from rootline.adapters.kafka.topic_reader import KafkaLogArchive
 from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.verdict import DeadLetter
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 240.0
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tests.services.kafka_service import KafkaService
 from tests.support.small_intents import TABLE
 
 pytestmark = pytest.mark.services
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 
 
 @pytest.fixture

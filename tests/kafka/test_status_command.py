@@ -14,7 +14,7 @@ from tests.services.kafka_service import KafkaService
 from tests.support.small_intents import TABLE, adding
 
 pytestmark = pytest.mark.services
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 
 
 def test_owner_lag_oldest_intent_and_state_are_those_of_the_log(

@@ -24,7 +24,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 
 Place = tuple[int, int]
 """Partition and offset of an intent's record."""
-_PATIENCE_S = 60.0
+_PATIENCE_S = 240.0
 _JUST_MADE = ("_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION")
 """How the client and its broker answer for a partition that others know already."""
 
@@ -72,13 +72,12 @@ class Watch:
         servers: dict[str, str | int | float | bool] = {"bootstrap.servers": self.settings.servers(), "log_level": 0}
         # it asks and never joins; the administrative client's question for the same brings the process down when a
         # broker goes at the wrong moment (confluentinc/librdkafka #3663, #5397)
-        self._group = Consumer({**servers, "group.id": self.settings.group_id, "enable.auto.commit": False})
+        servers |= {"enable.auto.commit": False, "isolation.level": "read_committed"}
+        self._group = Consumer({**servers, "group.id": self.settings.group_id})
         reading: dict[str, str | int | float | bool] = {
             **servers,
             "group.id": "not used",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 200,  # a record that comes ends the wait
+            "fetch.wait.max.ms": 50,  # a record that comes ends the wait, which other requests share
         }
         self._consumer = Consumer({**reading, "auto.offset.reset": "error"})
         self._lot = Consumer({**reading, "auto.offset.reset": "earliest"})  # what was decided is removed there
@@ -126,8 +125,9 @@ class Watch:
         self.read_to = {number: end for (name, number), end in ends.items() if name == self.settings.intents_topic}
 
     def _read(self, consumer: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int]:
+        # not by `consumer`: a broker answers a connection's requests in turn, and one for records may wait for them
         ends = {
-            (held.topic, held.partition): consumer.get_watermark_offsets(held, timeout=_PATIENCE_S)[1]
+            (held.topic, held.partition): self._group.get_watermark_offsets(held, timeout=_PATIENCE_S)[1]
             for held in places
         }
         deadline_s = time.monotonic() + _PATIENCE_S

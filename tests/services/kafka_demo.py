@@ -45,7 +45,7 @@ _PARTITIONS = 4
 _QUICK = {"ROOTLINE_WORKER__DISCOVERY_INTERVAL_S": "1", "ROOTLINE_WORKER__POLL_INTERVAL_S_MAX": "2"}
 """The worker looks for work more often than by default: a demo is over soon."""
 _STOP_PATIENCE_S = 60.0
-_SPANS_PATIENCE_S = 15.0
+_SPANS_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)

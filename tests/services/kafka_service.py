@@ -41,6 +41,9 @@ _NOTHING_EXPIRES = {
     "offsets.retention.minutes": str(2**31 - 1),
 }
 """For data that is older than the topics keep it."""
+_SESSION_MS = 2_000
+_SESSION_MS_IMMORTAL = 120_000
+"""Of a broker that nobody kills: on a busy machine its heartbeats are late, and a fenced one has no groups."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,18 @@ class KafkaBroker:
     """A broker of our own: it can be killed and started again on the same ports and data.
 
     `is_movable`: a copy of its data can be started again in another folder, on other ports, after any time. Where
-    `folder` has data, the broker goes on with it.
+    `folder` has data, the broker goes on with it. `session_ms`: the controller fences a broker that it has not heard of
+    for so long, and a broker that was killed waits so long before it is back.
     """
 
     def __init__(
-        self, software: KafkaSoftware, folder: Path, *, recording: bool = False, is_movable: bool = False
+        self,
+        software: KafkaSoftware,
+        folder: Path,
+        *,
+        recording: bool = False,
+        is_movable: bool = False,
+        session_ms: int = _SESSION_MS,
     ) -> None:
         # a broker that is dead, and a proxy that is not there yet, keep their ports
         self._held = [held_port() for _ in range(5)]
@@ -73,7 +83,7 @@ class KafkaBroker:
         self._starts = 0
         self.authority = folder / "authority.pem"
         self._properties = folder / "server.properties"
-        self._properties.write_text(_properties(self.ports, folder, is_movable=is_movable))
+        self._properties.write_text(_properties(self.ports, folder, session_ms, is_movable=is_movable))
         if not (folder / "data").exists():
             self._format(is_movable=is_movable)
         self._process = self._start()
@@ -214,13 +224,14 @@ def running_movable_kafka(folder: Path) -> Iterator[KafkaService]:
 
 
 @contextmanager
-def running_kafka(folder: Path) -> Iterator[KafkaService]:
-    """A broker, its data in `folder`."""
+def running_kafka(folder: Path, *, is_mortal: bool = True) -> Iterator[KafkaService]:
+    """A broker, its data in `folder`; one that `is_mortal` is back soon after it was killed."""
     named = os.environ.get("ROOTLINE_TEST_KAFKA")
     if named:
         yield KafkaService(named, None)
         return
-    broker = KafkaBroker(kafka_software(lambda software: _record_classes(software, folder)), folder)
+    software = kafka_software(lambda software: _record_classes(software, folder))
+    broker = KafkaBroker(software, folder, session_ms=_SESSION_MS if is_mortal else _SESSION_MS_IMMORTAL)
     try:
         broker.wait_ready()
         yield KafkaService(f"{HOST}:{broker.ports.plain}", broker)
@@ -265,7 +276,7 @@ def _cluster_id() -> str:
     return text if text[0] != "-" else f"A{text[1:]}"  # a word that begins so is an option to Kafka's tools
 
 
-def _properties(ports: _Ports, folder: Path, *, is_movable: bool = False) -> str:
+def _properties(ports: _Ports, folder: Path, session_ms: int, *, is_movable: bool = False) -> str:
     certificates = make_certificates(folder)
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     lines = {
@@ -292,7 +303,7 @@ def _properties(ports: _Ports, folder: Path, *, is_movable: bool = False) -> str
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
-        "broker.session.timeout.ms": "2000",
+        "broker.session.timeout.ms": str(session_ms),
         "broker.heartbeat.interval.ms": "500",
         "auto.create.topics.enable": "false",
         # one of many processes on the machine: a thread that waits wakes several times a second, a controller twice

@@ -37,10 +37,10 @@ def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
 
 @pytest.fixture(scope="session")
 def kafka_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaService]:
-    """A real Kafka broker."""
+    """A real Kafka broker, which no test kills."""
     from tests.services.kafka_service import running_kafka  # its clients take a while to import
 
-    with running_kafka(tmp_path_factory.mktemp("kafka")) as service:
+    with running_kafka(tmp_path_factory.mktemp("kafka"), is_mortal=False) as service:
         yield service
 
 

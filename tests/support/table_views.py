@@ -32,7 +32,7 @@ from tests.coordinator.hooked_ports import HookedStore, nothing
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 from tests.kafka.coordinating import elapsed
 
-PATIENCE_S: Final = 90.0
+PATIENCE_S: Final = 240.0
 FREE: Final = TableName("free.table")
 NOT_LISTED: Final = ""
 

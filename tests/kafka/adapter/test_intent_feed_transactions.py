@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import Producer
 
 from rootline.adapters.settings import KafkaSettings
 from rootline.ports.intent_feed import Delivered
 from rootline.schemas.parts.log import PartitionOffset
-from tests.kafka.feeding import admin_of, append, member_of, numbered, until_shown
+from tests.kafka.feeding import append, ended, member_of, numbered
 
 pytestmark = pytest.mark.services
 
@@ -28,20 +27,13 @@ class Transaction:
         for value in values:
             self._producer.produce(settings.intents_topic, value, b"key", partition=partition)
         assert self._producer.flush(30) == 0
-        self._admin, self._place = admin_of(settings), TopicPartition(settings.intents_topic, partition)
+        self._place = settings, partition
 
     def commit(self) -> None:
-        end = self._end_offset()
-        self._producer.commit_transaction(30)
-        until_shown(lambda: self._end_offset() > end, "the marker of the commit")
+        ended(*self._place, lambda: self._producer.commit_transaction(30))
 
     def abort(self) -> None:
-        end = self._end_offset()
-        self._producer.abort_transaction(30)
-        until_shown(lambda: self._end_offset() > end, "the marker of the abort")
-
-    def _end_offset(self) -> int:
-        return self._admin.list_offsets({self._place: OffsetSpec.latest()})[self._place].result(30).offset
+        ended(*self._place, lambda: self._producer.abort_transaction(30))
 
 
 async def test_an_open_transaction_holds_back_what_follows_and_yet_is_the_end(settings: KafkaSettings) -> None:

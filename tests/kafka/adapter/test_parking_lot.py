@@ -162,7 +162,7 @@ async def test_nothing_that_follows_a_missing_parked_record_is_given_until_an_op
 @pytest.mark.services
 async def test_what_the_group_does_not_confirm_is_not_parked(kafka_service: KafkaService) -> None:
     """A process that stood still believes that it has the partitions; only the brokers know better."""
-    settings = kafka_service.with_topics(partitions=1)
+    settings = kafka_service.with_topics(partitions=1, session_timeout_s=6)
     append(settings, 0, numbered(0, 10))
     async with member_of(settings) as owner:
         await owner.until(lambda: len(owner.records) == 10)

@@ -195,7 +195,7 @@ def test_when_the_broker_dies_in_the_middle_what_was_not_answered_is_published_a
         fresh = [f"data/{len(locations) + number}.parquet" for number in range(600)]
         locations.extend(fresh)
         stamped = [producer.stamp(adding(location)) for location in fresh]
-        await producer.publish(stamped[0])  # connected
+        await until_durable(producer, stamped[:1])  # connected
         publishing = [asyncio.ensure_future(producer.publish(one)) for one in stamped]
         await asyncio.wait(publishing, return_when=asyncio.FIRST_COMPLETED)
         broker.kill()

@@ -40,7 +40,7 @@ AHEAD = 2
 PARTITIONS = 5
 TABLES = tuple(f"chaos.t{number}" for number in range(6))
 SESSION_S = 6.0
-DRAIN_S = 90.0
+DRAIN_S = 240.0
 _SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
 _PROPERTIES = {
     "rootline.flush.data-files": "30",

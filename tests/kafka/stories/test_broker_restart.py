@@ -40,7 +40,7 @@ class Writers:
         self._stop = False
         self.acknowledged: dict[LogPosition, tuple[bytes, int]] = {}
         self.unknown: set[tuple[bytes, int]] = set()
-        self.refused = 0
+        self._heard_s = time.monotonic()
         self._tasks = [asyncio.ensure_future(self._write(b"table-%d" % number)) for number in range(WRITERS)]
 
     async def several_more(self, count: int, *, at_most_s: float = math.inf) -> None:
@@ -60,11 +60,11 @@ class Writers:
         while not self._stop:
             try:
                 self.acknowledged[await self._sink.publish(key, b"%d" % number)] = (key, number)
+                self._heard_s = time.monotonic()
             except OutcomeUnknown:
                 self.unknown.add((key, number))
             except Unavailable:
-                self.refused += 1
-                assert self.refused < 100
+                assert time.monotonic() < self._heard_s + PATIENCE_S, "nothing is acknowledged any more"
                 continue
             number += 1
 

@@ -13,7 +13,7 @@ from rootline.adapters.settings import KafkaSettings
 from rootline.schemas.identifiers import LogPosition, TableName
 from rootline.schemas.verdict import VerdictKind
 from tests.coordinator.running_service import TABLE, append_intent
-from tests.kafka.coordinating import SharedTable, coordinating, sharing, until
+from tests.kafka.coordinating import PATIENCE_S, SharedTable, coordinating, sharing, until
 from tests.kafka.feeding import append, set_limit
 from tests.kafka.hostile_batches import (
     CODECS,
@@ -78,7 +78,7 @@ async def test_a_bomb_gets_a_verdict_and_a_letter_and_takes_no_memory(
             before_mb = peak_mb(process)
 
             [offset] = await put(settings, (batch_of(CODECS[codec], bomb), 1))
-            verdict = await shared.writer.wait_verdict(position_of(settings, offset), timeout_s=60)
+            verdict = await shared.writer.wait_verdict(position_of(settings, offset), timeout_s=PATIENCE_S)
             await committed_on_all(shared)
 
             more_mb = peak_mb(process) - before_mb

@@ -82,7 +82,7 @@ async def test_a_thousand_tables_in_one_process_are_all_served(shared: SharedTab
             verdicts = await shared.commit(*(append_intent(f"{turn}", table=table) for table in tables))
             assert {verdict.kind for verdict in verdicts} == {VerdictKind.COMMITTED}
         assert len(service.tables()) == TABLES
-        assert service.readiness().ready
+        await ready(service)
         await shared.judge(*tables[::100])
 
     for table in tables[::10]:

@@ -21,7 +21,7 @@ from rootline.schemas.verdict import VerdictKind
 from rootline.storage.warehouse import lake_of
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 from tests.kafka.coordinating import SharedTable, coordinating, coordinator_of, ready, sharing, until
-from tests.kafka.feeding import add_partitions, committed, make_anew, remove_before, set_limit
+from tests.kafka.feeding import add_partitions, committed, ended, make_anew, remove_before, set_limit
 from tests.services.kafka_service import KafkaService
 from tests.support.loaded_tables import load_table
 
@@ -145,6 +145,10 @@ class ForeignTransaction:
             value = encode_intent(append_intent(name))
             self.producer.produce(settings.intents_topic, value, TABLE, partition=partition)
         assert self.producer.flush(30) == 0
+        self._place = settings, partition
+
+    def commit(self) -> None:
+        ended(*self._place, lambda: self.producer.commit_transaction(30))
 
 
 async def test_what_a_foreign_producer_aborts_is_never_applied_and_what_it_commits_is(shared: SharedTable) -> None:
@@ -160,7 +164,7 @@ async def test_what_a_foreign_producer_aborts_is_never_applied_and_what_it_commi
 
         opened = await asyncio.to_thread(ForeignTransaction, shared.settings, partition, ["in-0", "in-1"])
         assert service.readiness().ready
-        await asyncio.to_thread(opened.producer.commit_transaction, 30)
+        await asyncio.to_thread(opened.commit)
         await shared.judge()
 
     live = set(await shared.live_files())
@@ -172,7 +176,7 @@ async def test_the_end_of_a_transaction_is_passed_so_that_retention_loses_nothin
     partition = await table_of_ten(shared)
     async with coordinating(shared.settings, shared.store):
         opened = await asyncio.to_thread(ForeignTransaction, shared.settings, partition, ["in"])
-        await asyncio.to_thread(opened.producer.commit_transaction, 30)
+        await asyncio.to_thread(opened.commit)
         await shared.judge()
     await asyncio.to_thread(remove_before, shared.settings, partition, -1)  # all of it, after a while
     async with coordinating(shared.settings, shared.store):
@@ -215,21 +219,25 @@ async def test_a_topic_that_refuses_what_was_decided_holds_the_group_and_looks_i
     topic = settings.verdicts_topic if refusing == "verdicts" else settings.dead_letters_topic
     async with coordinating(settings, shared.store, retry_delay_ms_max=200.0) as service:
         await ready(service)
-        before = committed(settings, partition)
-        set_limit(settings, topic, 60)
+        before = await asyncio.to_thread(committed, settings, partition)
+        await asyncio.to_thread(set_limit, settings, topic, 60)
         positions = await shared.publish(append_intent("../out", location="../out"), append_intent("good"))
         await until(lambda: topic in service.readiness().reason, "readiness says what is wrong")
         assert not service.readiness().ready
         await until(lambda: _waits(service), "the metrics show that intents wait")
-        assert "data/good.parquet" in await shared.live_files()
+        await until(lambda: _is_live(shared, "data/good.parquet"), "what can be decided is")
         await shared.sample()
         assert shared.watch.committed[partition] == before == positions[0].offset
-        set_limit(settings, topic, None)
+        await asyncio.to_thread(set_limit, settings, topic, None)
         verdicts = await shared.verdicts(positions)
         await shared.judge()
-        assert service.readiness().ready
+        await ready(service)
 
     assert [verdict.kind for verdict in verdicts] == [REJECTED, COMMITTED]
+
+
+async def _is_live(shared: SharedTable, location: str) -> bool:
+    return location in await shared.live_files()
 
 
 async def _waits(service: CoordinatorService) -> bool:

@@ -19,9 +19,10 @@ pytestmark = pytest.mark.services
 
 
 async def test_what_was_told_rejected_is_not_committed_after_a_crash_although_a_partition_was_added(
-    kafka_service: KafkaService,
+    kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table's records are on two partitions: one writer has not heard of the second one yet."""
+    monkeypatch.setattr("rootline.adapters.kafka.clients._METADATA_MAX_AGE_MS", 3_600_000)  # nor does it ask soon
     settings = kafka_service.with_topics(partitions=1, delivery_timeout_s=20)
     async with sharing(settings) as shared, sharing(settings) as old:
         await old.writer.publish(b"q.q", encode_intent(append_intent("warm", TableName("q.q"))))

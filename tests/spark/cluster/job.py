@@ -33,7 +33,7 @@ from rootline.spark.source_writers import BatchWriter
 MORTAL = "demo.mortal"
 ROWS = 3_000
 APPENDED = "demo.appended"
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 def place(_: Iterator[int]) -> Iterator[tuple[str, str]]:

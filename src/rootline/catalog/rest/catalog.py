@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -114,7 +114,7 @@ class TableDirectory:
             return dict(state.properties)
         return None
 
-    async def names(self, namespace: str, state: NameState = NameState.TABLE) -> list[str]:
+    async def names(self, namespace: str, states: Container[NameState] = (NameState.TABLE,)) -> list[str]:
         """The names of the tables or views in `namespace`, without it, ascending. Empty if there is no such namespace.
 
         Raises:
@@ -126,7 +126,7 @@ class TableDirectory:
             folders = await self._store.folders(f"{namespace}/")
         names = [name for folder in folders if (name := table_in(folder)) is not None]
         found = await asyncio.gather(*(self._state_in_turn(name) for name in names))
-        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there is state)
+        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there in states)
 
     async def exists(self, name: TableName, state: NameState = NameState.TABLE) -> bool:
         """Whether the warehouse has the table or view `name` now.
@@ -154,7 +154,7 @@ class TableDirectory:
         return root.header.name.state
 
     async def _has_names(self, namespace: NamespaceName) -> bool:
-        return bool(await self.names(namespace) or await self.names(namespace, NameState.VIEW))
+        return bool(await self.names(namespace, (NameState.TABLE, NameState.VIEW)))
 
     async def _state_in_turn(self, name: TableName) -> NameState | None:
         async with self._places:
@@ -166,10 +166,10 @@ class TableDirectory:
                 if await self._state_in_turn(known) in (NameState.TABLE, NameState.VIEW):
                     return True
                 break
-        if await self._has_names(name):
-            return True
         async with self._places:
-            return await is_created(self._store, name)
+            if await is_created(self._store, name):
+                return True
+        return await self._has_names(name)
 
 
 TABLES_MAX: Final = 200
@@ -336,7 +336,7 @@ class RestCatalog:
 
     async def names(self, namespace: str, state: NameState) -> list[str]:
         """The names of the namespace's tables or views, ascending. Raises `Refusal`: there is no such namespace."""
-        found = await self._directory.names(namespace, state)
+        found = await self._directory.names(namespace, (state,))
         if not found:
             await self.namespace(namespace)
         return found
