@@ -143,9 +143,8 @@ def test_an_error_of_the_store_that_this_process_knows_is_told() -> None:
     with Lake(HostedStore(store)) as lake:
         lake.create_table("demo.t", SCHEMA)
         store.is_full = True
-        while (
-            store.refused < 2
-        ):  # a busy machine may need longer than a write waits; before it tries again, it knows why
+        # a busy machine may need longer than a write waits; before it tries again, it knows why
+        while store.refused < 2:
             told(lake)
         message = told(lake)
         store.is_full = False
