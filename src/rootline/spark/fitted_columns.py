@@ -9,9 +9,10 @@ Invariants: a value is stored unchanged, or the job fails with the column's name
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg import types as iceberg
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
@@ -19,11 +20,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 from pyspark.sql import types as spark
 
+from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.parquet_files import is_scalar
 from rootline.spark.spark_types import quoted, resolved, spark_type_of
 from rootline.storage.rows.arrow_types import DefaultColumn, arrow_type_of
 from rootline.storage.rows.row_projection import write_default
 
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_KNOWN_MAX: Final = 100
 _FIELD_ID: Final = "parquet.field.id"
 _DIGITS: Final[dict[type[spark.DataType], int]] = {
     spark.ByteType: 3,
@@ -73,14 +79,19 @@ class _Member:
         return value if self.fit is None else self.fit(value)
 
 
-def fitted_columns(rows: spark.StructType, fields: Sequence[NestedField], *, is_case_sensitive: bool) -> list[Column]:
-    """The columns `fields` of rows with the schema `rows`, with the ids of fields.
+@functools.lru_cache(_KNOWN_MAX)
+def fitted_columns(
+    _context: SparkContext | None, rows: spark.StructType, definition: bytes, *, is_case_sensitive: bool
+) -> list[Column]:
+    """The columns of a table from rows with the schema `rows`, with the ids of fields.
 
-    `is_case_sensitive`: of the names of nested fields.
+    A column takes some forty calls to Spark's JVM, so those of a stream's last batch are used for the next one.
+    `_context`: owns that JVM. `definition`: of the table, as JSON. `is_case_sensitive`: of the names of nested fields.
 
     Raises:
         UnfitRows: Spark's writer cannot write one of them as ours does.
     """
+    fields = TableDefinition.from_json(definition).schema.fields
     members = _Matching(is_case_sensitive).members(rows, fields, "")
     return [
         member.of(None).cast(_stored_type(field.field_type)).alias(field.name, metadata={_FIELD_ID: field.field_id})

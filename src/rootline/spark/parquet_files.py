@@ -48,6 +48,7 @@ from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import SortOrder, TableDefinition
 from rootline.spark.connection import guest_lake
+from rootline.spark.daemon import use_this_python
 from rootline.spark.hadoop_bucket import (
     UploadedFile,
     completed_files,
@@ -322,6 +323,7 @@ def written_files(
         with ThreadPoolExecutor(_DRIVER_THREADS) as threads:
             found = list(threads.map(described, range(count)))
     else:
+        use_this_python(spark)
         found = on_cluster(spark, count, described)
     if in_bucket:
         remove_uploads(spark, path)
