@@ -233,8 +233,6 @@ def _pieces(
             if size >= _PIECE_BYTES:
                 yield pa.Table.from_batches(batches, schema)
                 batches, size, pieces = [], 0, pieces + 1
-    except (pa.ArrowException, OSError) as error:
-        raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}; write it again") from error
     except Corrupt as error:
         raise Invalid("file-unreadable", f"{error.message}; write it again") from error
     if batches or not pieces:

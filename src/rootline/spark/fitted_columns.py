@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyiceberg import types as iceberg
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
@@ -26,10 +26,6 @@ from rootline.spark.spark_types import quoted, resolved, spark_type_of
 from rootline.storage.rows.arrow_types import DefaultColumn, arrow_type_of
 from rootline.storage.rows.row_projection import write_default
 
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-
-_KNOWN_MAX: Final = 100
 _FIELD_ID: Final = "parquet.field.id"
 _DIGITS: Final[dict[type[spark.DataType], int]] = {
     spark.ByteType: 3,
@@ -79,19 +75,18 @@ class _Member:
         return value if self.fit is None else self.fit(value)
 
 
-@functools.lru_cache(_KNOWN_MAX)
-def fitted_columns(
-    _context: SparkContext | None, rows: spark.StructType, definition: bytes, *, is_case_sensitive: bool
-) -> list[Column]:
+@functools.lru_cache
+def fitted_columns(_java: object, rows: spark.StructType, table: bytes, *, is_case_sensitive: bool) -> list[Column]:
     """The columns of a table from rows with the schema `rows`, with the ids of fields.
 
-    A column takes some forty calls to Spark's JVM, so those of a stream's last batch are used for the next one.
-    `_context`: owns that JVM. `definition`: of the table, as JSON. `is_case_sensitive`: of the names of nested fields.
+    A column takes some forty calls of Spark's JVM, so the columns of a batch are used for the next ones.
+
+    `_java`: the owner of that JVM. `table`: its definition, as JSON. `is_case_sensitive`: of the names of nested fields.
 
     Raises:
         UnfitRows: Spark's writer cannot write one of them as ours does.
     """
-    fields = TableDefinition.from_json(definition).schema.fields
+    fields = TableDefinition.from_json(table).schema.fields
     members = _Matching(is_case_sensitive).members(rows, fields, "")
     return [
         member.of(None).cast(_stored_type(field.field_type)).alias(field.name, metadata={_FIELD_ID: field.field_id})

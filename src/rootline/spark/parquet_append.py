@@ -195,17 +195,15 @@ def append(
     changed = "Spark would change the path of the warehouse"
     unfit = why_unreached(spark, options.warehouse, to_write=True) if path else changed
     rows = unfit or handed_rows(frame, definition, is_case_sensitive=options.case_sensitive)
-    if isinstance(rows, str) or path is None:
-        _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
-        by_case = str(options.case_sensitive).lower()
-        also = {**texts, "warehouse": options.warehouse, "log": options.log, "caseSensitive": by_case}
-        also = {option: text for option, text in also.items() if text and option != "path"}
-        ensure_registered(spark)
-        with described_jobs(spark, f"rootline: append to {options.table}"):
-            return frame.write.format("rootline").options(**also).mode("append").save(name)
     with described_jobs(spark, f"rootline: append to {options.table}"):
-        _append_files(rows, options, definition, merged, place, path)
-    return None
+        if isinstance(rows, str) or path is None:
+            _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
+            by_case = str(options.case_sensitive).lower()
+            also = {**texts, "warehouse": options.warehouse, "log": options.log, "caseSensitive": by_case}
+            also = {option: text for option, text in also.items() if text and option != "path"}
+            ensure_registered(spark)
+            return frame.write.format("rootline").options(**also).mode("append").save(name)
+        return _append_files(rows, options, definition, merged, place, path)
 
 
 async def _target(session: Session, options: SourceOptions, place: str) -> tuple[TableAt, str | None]:
