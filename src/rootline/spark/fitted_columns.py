@@ -81,7 +81,7 @@ def fitted_columns(_java: object, rows: spark.StructType, table: bytes, *, is_ca
 
     A column takes some forty calls of Spark's JVM, so the columns of a batch are used for the next ones.
 
-    `_java`: the owner of that JVM. `table`: its definition, as JSON. `is_case_sensitive`: of the names of nested fields.
+    `_java`: owns that JVM. `table`: its definition, as JSON. `is_case_sensitive`: of the names of nested fields.
 
     Raises:
         UnfitRows: Spark's writer cannot write one of them as ours does.
