@@ -21,7 +21,6 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField, PrimitiveType, TimestamptzNanoType, TimestamptzType, UUIDType
@@ -33,10 +32,10 @@ from rootline.client.partition_split import split_by_partition
 from rootline.schemas import intent
 from rootline.schemas.bytes.single_values import to_generic
 from rootline.schemas.content_entry import Bound
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.storage.rows.arrow_types import arrow_schema_of, arrow_type_of, as_type
-from rootline.storage.rows.parquet_file import batches_by_size, open_parquet
+from rootline.storage.rows.parquet_file import ParquetRows, open_parquet
 from rootline.storage.rows.row_projection import RowProjection, finder_for, initial_default
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -195,7 +194,7 @@ def _scan_file(file: pa.NativeFile, definition: TableDefinition, location: str, 
     tallies: dict[int, ColumnTally] = {}
     row_count = 0
     try:
-        for rows in _pieces(parquet, definition, location, constants):
+        for rows in _pieces(ParquetRows(parquet, location, file), definition, location, constants):
             check_texts(rows, location, row_count)
             row_count += rows.num_rows
             for part in split_by_partition(rows, definition, spec, paths):
@@ -214,12 +213,12 @@ def _scan_file(file: pa.NativeFile, definition: TableDefinition, location: str, 
 
 
 def _pieces(
-    parquet: pq.ParquetFile, definition: TableDefinition, location: str, constants: Mapping[int, pa.Array]
+    rows: ParquetRows, definition: TableDefinition, location: str, constants: Mapping[int, pa.Array]
 ) -> Iterator[pa.Table]:
     """Yield the rows in the table's schema, in pieces of about 64 MiB, at least one piece."""
     fields, schema = definition.schema.fields, arrow_schema_of(definition.schema)
     projection = RowProjection(
-        finder_for(parquet.schema_arrow, definition.properties),
+        finder_for(rows.schema, definition.properties),
         initial_default,
         "file-unreadable",
         location,
@@ -228,14 +227,14 @@ def _pieces(
     batches: list[pa.RecordBatch] = []
     size = pieces = 0
     try:
-        for batch in batches_by_size(parquet, made=lambda batch: projection.columns(batch, fields)):
-            batches.append(batch)
-            size += batch.nbytes
+        for batch in rows.batches(rows.schema.names):
+            batches.append(projection.columns(batch, fields))
+            size += batches[-1].nbytes
             if size >= _PIECE_BYTES:
                 yield pa.Table.from_batches(batches, schema)
                 batches, size, pieces = [], 0, pieces + 1
-    except (pa.ArrowException, OSError) as error:
-        raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}; write it again") from error
+    except Corrupt as error:
+        raise Invalid("file-unreadable", f"{error.message}; write it again") from error
     if batches or not pieces:
         yield pa.Table.from_batches(batches, schema)
 

@@ -9,6 +9,7 @@ Invariants: a value is stored unchanged, or the job fails with the column's name
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 from pyspark.sql import types as spark
 
+from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.parquet_files import is_scalar
 from rootline.spark.spark_types import quoted, resolved, spark_type_of
 from rootline.storage.rows.arrow_types import DefaultColumn, arrow_type_of
@@ -73,14 +75,18 @@ class _Member:
         return value if self.fit is None else self.fit(value)
 
 
-def fitted_columns(rows: spark.StructType, fields: Sequence[NestedField], *, is_case_sensitive: bool) -> list[Column]:
-    """The columns `fields` of rows with the schema `rows`, with the ids of fields.
+@functools.lru_cache
+def fitted_columns(_java: object, rows: spark.StructType, table: bytes, *, is_case_sensitive: bool) -> list[Column]:
+    """The columns of a table from rows with the schema `rows`, with the ids of fields.
 
-    `is_case_sensitive`: of the names of nested fields.
+    A column takes some forty calls of Spark's JVM, so the columns of a batch are used for the next ones.
+
+    `_java`: owns that JVM. `table`: its definition, as JSON. `is_case_sensitive`: of the names of nested fields.
 
     Raises:
         UnfitRows: Spark's writer cannot write one of them as ours does.
     """
+    fields = TableDefinition.from_json(table).schema.fields
     members = _Matching(is_case_sensitive).members(rows, fields, "")
     return [
         member.of(None).cast(_stored_type(field.field_type)).alias(field.name, metadata={_FIELD_ID: field.field_id})

@@ -39,6 +39,7 @@ from rootline.schemas.object_keys import key_of, spark_folder
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_commit import QUERY_WRITER_PREFIX, MergedWrite, WrittenBatch, commit_append
 from rootline.spark.connection import TableAt, guest_lake
+from rootline.spark.daemon import classic_context
 from rootline.spark.data_source import described_jobs, ensure_registered, local_property, session_defaults
 from rootline.spark.file_sink import QUERY_ID_PROPERTY
 from rootline.spark.fitted_columns import UnfitRows, fitted_columns
@@ -89,7 +90,8 @@ def handed_rows(frame: DataFrame, definition: TableDefinition, *, is_case_sensit
     if reason is not None:
         return reason
     try:
-        columns = fitted_columns(frame.schema, fields, is_case_sensitive=is_case_sensitive)
+        known = (classic_context(frame.sparkSession), frame.schema, definition.to_json())
+        columns = fitted_columns(*known, is_case_sensitive=is_case_sensitive)
     except UnfitRows as unfit:
         return str(unfit)
     order = sort_columns(definition)
@@ -182,7 +184,6 @@ def append(
     }
     texts = {option: text for option, text in given.items() if text is not None}
     options = parse_options({**session_defaults(spark), **texts}).checked_for(Use.BATCH_WRITE)
-    ensure_registered(spark)
     place = spark_folder(uuid.uuid4())
     check_types(frame.schema, options.table)
     table, path = guest_lake(options).holder.run(partial(_target, options=options, place=place))
@@ -194,16 +195,15 @@ def append(
     changed = "Spark would change the path of the warehouse"
     unfit = why_unreached(spark, options.warehouse, to_write=True) if path else changed
     rows = unfit or handed_rows(frame, definition, is_case_sensitive=options.case_sensitive)
-    if isinstance(rows, str) or path is None:
-        _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
-        by_case = str(options.case_sensitive).lower()
-        also = {**texts, "warehouse": options.warehouse, "log": options.log, "caseSensitive": by_case}
-        also = {option: text for option, text in also.items() if text and option != "path"}
-        with described_jobs(spark, f"rootline: append to {options.table}"):
-            return frame.write.format("rootline").options(**also).mode("append").save(name)
     with described_jobs(spark, f"rootline: append to {options.table}"):
-        _append_files(rows, options, definition, merged, place, path)
-    return None
+        if isinstance(rows, str) or path is None:
+            _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
+            by_case = str(options.case_sensitive).lower()
+            also = {**texts, "warehouse": options.warehouse, "log": options.log, "caseSensitive": by_case}
+            also = {option: text for option, text in also.items() if text and option != "path"}
+            ensure_registered(spark)
+            return frame.write.format("rootline").options(**also).mode("append").save(name)
+        return _append_files(rows, options, definition, merged, place, path)
 
 
 async def _target(session: Session, options: SourceOptions, place: str) -> tuple[TableAt, str | None]:
@@ -256,7 +256,7 @@ def _append_files(
     if is_in_bucket(path):
         is_copied = rows.is_partitioned or lacks_ids(definition)
         url, committed = upload_folder(path, is_copied=is_copied), COMMITTED_IN_BUCKET
-    frame = rows.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+    frame = rows.frame.observe(counted, F.expr("count(*) AS `rows`"))
     # sorted last, because Spark adds a sort by partition unless the plan ends with one that begins so
     writer = (frame.sortWithinPartitions(*rows.order) if rows.order else frame).write.options(**committed)
     try:

@@ -48,6 +48,7 @@ from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import is_absolute, key_of
 from rootline.schemas.table_definition import SortOrder, TableDefinition
 from rootline.spark.connection import guest_lake
+from rootline.spark.daemon import classic_context, use_this_python
 from rootline.spark.hadoop_bucket import (
     UploadedFile,
     completed_files,
@@ -322,6 +323,7 @@ def written_files(
         with ThreadPoolExecutor(_DRIVER_THREADS) as threads:
             found = list(threads.map(described, range(count)))
     else:
+        use_this_python(spark)
         found = on_cluster(spark, count, described)
     if in_bucket:
         remove_uploads(spark, path)
@@ -342,10 +344,8 @@ def _files_in(place: str, path: str) -> list[UploadedFile]:
 
 
 def _cores(spark: SparkSession) -> int:
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except (AttributeError, NotImplementedError):  # not available on Spark Connect
-        return _CORES_OF_CLUSTER
+    context = classic_context(spark)
+    return _CORES_OF_CLUSTER if context is None else int(context.defaultParallelism)
 
 
 def _renamed(path: Path) -> Path:
