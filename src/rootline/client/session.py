@@ -4,8 +4,9 @@ Owns: opening once per process and again in a forked child, closing, the dates o
 one writer id, `Commit` and the error of a change that was not committed. Does not own: the choice of adapters
 (`rootline.connect` passes an opener), the loop's thread (`loop_thread`), the ledger that checks a writer's numbers.
 Invariants: adapters are used on one loop only. A forked child never touches its parent's connections, and writes under
-its own writer id. No call is accepted once closing has begun. A number is never assigned twice under one writer id. The
-date of an upload is stated only if the date of every file is known.
+its own writer id. The fork itself replaces both, because several threads of the child may be the first to use them. No
+call is accepted once closing has begun. A number is never assigned twice under one writer id. The date of an upload is
+stated only if the date of every file is known.
 """
 
 from __future__ import annotations
@@ -122,18 +123,19 @@ class WriterStamp:
         self._fresh_uuid = fresh_uuid
         self._number = writer_sequence
         self.content = content
-        self._mint()
+        self.become_child()
+        _of_process.add(self)
 
     @property
     def is_supplied(self) -> bool:
         """Whether the caller supplied the writer id, and the numbers."""
         return self._supplied is not None
 
-    def _mint(self) -> None:
+    def become_child(self) -> None:
+        """Count under a new id. After a fork, the parent still counts under its own, and may own the lock."""
         self._guard = threading.Lock()
         self._minted = f"{PROCESS_WRITER_PREFIX}{self._fresh_uuid()}"
         self._next: defaultdict[str, int] = defaultdict(int)
-        self._process = os.getpid()
 
     def stamp(self, intent: Intent, writer_sequence: int | None = None) -> Intent:
         """`intent` with a writer and a sequence.
@@ -175,8 +177,6 @@ class WriterStamp:
             )
 
     def _count(self, table: str) -> tuple[str, int]:
-        if self._process != os.getpid():
-            self._mint()  # a forked child: the parent still counts under its id, and may own the lock
         with self._guard:
             number = self._next[table]
             self._next[table] = number + 1
@@ -310,15 +310,14 @@ class SessionHolder:
         self.name = name
         self._opener = opener
         self._guard = threading.RLock()  # reentrant: an unfinished iteration may be collected while this thread has it
-        self._process = os.getpid()
         self._loop = self._new_loop()
         self._opening: Future[Session] | None = None
         self._running: set[Future[Any]] = set()
         self._closed = False
+        _of_process.add(self)
 
     def run(self, operation: Operation[T]) -> T:
         """Run `operation` on the loop and wait for it, from any thread except the loop's own."""
-        self._adopt_process()
         self._loop.refuse_itself()
         future = self.submit(operation)
         try:
@@ -368,7 +367,6 @@ class SessionHolder:
 
     def submit(self, operation: Operation[T]) -> Future[T]:
         """Start `operation`. Raises `Invalid` (`lake-closed`) after `close`."""
-        self._adopt_process()
         with self._guard:
             if self._closed:
                 raise Invalid("lake-closed", f"{self.name} is closed; call rootline.connect again")
@@ -384,7 +382,6 @@ class SessionHolder:
 
         A second call does nothing.
         """
-        self._adopt_process()
         with self._guard:
             self._closed = True
             running, opening = list(self._running), self._opening
@@ -413,15 +410,22 @@ class SessionHolder:
         weakref.finalize(self, loop.request_stop).atexit = False
         return loop
 
-    def _adopt_process(self) -> None:
-        if os.getpid() == self._process:
-            return
+    def become_child(self) -> None:
+        """Forget the session of the parent."""
         _inherited.append((self._loop, self._opening))
         self._guard = threading.RLock()  # the parent's may be locked by a thread that does not exist here
-        self._process = os.getpid()
         self._loop = self._new_loop()
         self._opening = None
         self._running = set()
+
+
+def _become_child() -> None:
+    for each in list(_of_process):
+        each.become_child()
+
+
+_of_process: Final[weakref.WeakSet[SessionHolder | WriterStamp]] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_become_child)
 
 
 def _steps_of(source: Callable[[Session], AsyncIterator[T]]) -> tuple[Operation[T | _End], Operation[None]]:
