@@ -140,6 +140,39 @@ def test_rows_that_slip_in_are_replaced_too_unless_the_isolation_says_otherwise(
     assert codes == ([None] if left is None or conflicting[1] == "AA" else ["isolation-conflict", None])
 
 
+def test_rows_that_stay_keep_a_column_that_was_added_while_the_batch_was_written(
+    flights: TableHandle, sparks: Sparks
+) -> None:
+    writer = sparks.writer(replaceWhere="id < 5")
+    written = writer.write(iter([batch((1, "UA"))]))
+    with flights.alter() as change:
+        change.add_column("seat", "string").rename_column("delay", "late")
+    flights.append([{"id": number, "carrier": "AA", "seat": f"{number}A", "late": 1.5} for number in (2, 8)])
+    writer.commit([written])
+    rows = flights.scan(columns=["id", "seat", "late"]).to_arrow().to_pylist()
+    assert sorted(rows, key=lambda row: row["id"]) == [
+        {"id": 1, "seat": None, "late": None},
+        {"id": 8, "seat": "8A", "late": 1.5},
+    ]
+    assert list(flights.check(data_files="all")) == []
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_files_for_columns_that_exchanged_their_names_are_refused_at_once(
+    flights: TableHandle, sparks: Sparks, overwrite: bool
+) -> None:
+    """Each plan would have the same files, so a second one is refused too, until the time is up."""
+    writer = sparks.writer(overwrite, replaceWhere="id < 5") if overwrite else sparks.writer(overwrite)
+    written = writer.write(iter([batch((1, "UA"))]))
+    with flights.alter() as change:
+        change.rename_column("id", "other").rename_column("delay", "id").rename_column("other", "delay")
+    version = flights.head().version
+    with pytest.raises(Invalid, match="in which 'id' is another column than now") as refused:
+        writer.commit([written])
+    assert refused.value.code == "definition-changed"
+    assert flights.head().version == version + 1, "one intent was published, and its rejection is a version"
+
+
 def test_a_write_makes_the_table_and_the_warehouse_that_are_not_there(lake: Lake, sparks: Sparks) -> None:
     create = {"createTable": "true", "partitionedBy": "carrier, bucket(4, id)", "sortedBy": "-id"}
     for number in (1, 2):

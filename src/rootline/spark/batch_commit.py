@@ -204,7 +204,7 @@ def commit_append(
                 definition=None if plan is None else plan.changes,
             )
 
-        verdict = _decided_in_the_end(lake, planned, batch, options)
+        verdict = _decided_in_the_end(lake, planned, batch, options, merged)
         if verdict is not None and verdict.kind is VerdictKind.DUPLICATE:
             _check_same_rows(lake, verdict, batch, options)
         return verdict
@@ -273,12 +273,16 @@ def commit_overwrite(
     if replaced is None:
         return None
     with committing_lake(options) as lake:
-        overwrite = partial(_overwrite, lake, batch, definition, replaced, options, merged)
-        return _decided_in_the_end(lake, overwrite, batch, options)
+        overwrite = partial(_overwrite, lake, batch, replaced, options, merged)
+        return _decided_in_the_end(lake, overwrite, batch, options, merged)
 
 
 def _decided_in_the_end(
-    lake: Lake, planned: Callable[[], Intent | None], batch: WrittenBatch, options: SourceOptions
+    lake: Lake,
+    planned: Callable[[], Intent | None],
+    batch: WrittenBatch,
+    options: SourceOptions,
+    merged: MergedWrite | None,
 ) -> Verdict | None:
     """Publish the planned intent and return its verdict. If another commit was first, plan and publish a new one."""
     patience = Patience.of(options.verdict_timeout_ms / 1000, time.monotonic, no_jitter)
@@ -286,8 +290,13 @@ def _decided_in_the_end(
     def publish(intent: Intent) -> Verdict:
         return decided(lake, intent, batch, patience.verdict_wait_s, options)
 
+    def delay_of(verdict: Verdict, replans: int) -> float | None:
+        if merged is None and verdict.code == "definition-changed":
+            return None  # each plan has the files of one schema
+        return patience.delay_of(verdict, replans)
+
     began_s = time.monotonic()
-    verdict = drive(planned, publish, patience.delay_of)
+    verdict = drive(planned, publish, delay_of)
     if verdict is None:
         return None
     if options.reports_to is not None:
@@ -347,16 +356,16 @@ def carried_files(lake: Lake, batch: WrittenBatch, definition: TableDefinition, 
 def _overwrite(
     lake: Lake,
     batch: WrittenBatch,
-    definition: TableDefinition,
     replaced: Replaced,
     options: SourceOptions,
     merged: MergedWrite | None,
 ) -> Intent | None:
     changes = None if merged is None else merged.on_head(lake, options.table)
-    now = definition if changes is None else changes.definition
+    becomes = None if changes is None else changes.definition
     plan, removal = lake.holder.run(
-        lambda session: replaced.planned(session, options.table, now, options.target_file_size_bytes)
+        lambda session: replaced.planned(session, options.table, becomes, options.target_file_size_bytes)
     )
+    now = becomes or plan.definition  # rows that stay may have columns that the batch lacks
     if not removal.removed and not batch.files:
         return None
     new = carried_files(lake, replace(batch, files=(*batch.files, *removal.rewritten)), now, options)

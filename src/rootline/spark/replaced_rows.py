@@ -159,14 +159,16 @@ class Replaced:
         return filter_of_partitions(definition, definition.spec_by_id(self.spec_id), self.partitions) or EVERY_ROW
 
     async def planned(
-        self, session: Session, table: TableName, definition: TableDefinition, target_bytes: int
+        self, session: Session, table: TableName, becomes: TableDefinition | None, target_bytes: int
     ) -> tuple[FilePlan, Removal]:
-        """Plan the removal at the newest version. Write new files with the rows that remain, under `definition`.
+        """Plan the removal at the newest version. Write new files with the rows that remain, under the definition of
+        that version, or the one that it `becomes`.
 
         Raises:
             Invalid: `filter-invalid`.
         """
         plan = await plan_files(session, table, self.where, deletes_for=DeletesFor.EVERY_ROW)
+        definition = becomes or plan.definition
         if self.partitions is None:
             return plan, await removal_of(session, plan, definition, target_bytes)
         removed: list[FileTask] = []
