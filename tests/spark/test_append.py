@@ -265,6 +265,8 @@ def test_a_query_that_appends_a_batch_in_parts_fails_and_loses_none(
 
     def in_parts(batch: DataFrame, number: int) -> None:
         first(batch.where("delay < 4"), number)
+        for other in range(1_000):  # as fast queries append beside a slow one
+            append_module._check_whole(batch, other, str(folder), "demo.fast", "another writer")
         second(batch.where("delay >= 4"), number)
 
     def again_and_named(batch: DataFrame, number: int) -> None:

@@ -297,10 +297,11 @@ def _append_files(
 
 _RUN: Final = "spark.jobGroup.id"
 """A local property that is the id of the query's run. Each run executes a batch once."""
-_BATCHES_MAX: Final = 1_000
-_plans: Final[dict[tuple[str, int, str | None, str, str], int]] = {}
-"""The hashes of the plans of the newest batches, by run, number, warehouse, table and writer. Parts of a batch follow
-each other, so older ones are not needed.
+_WRITERS_MAX: Final = 1_000
+_plans: Final[dict[tuple[str, str | None, str, str], tuple[int, int]]] = {}
+"""The newest batch's number and the hash of its plan, by run, warehouse, table and writer. The writer that appended
+last is the last one. Of each only the newest batch is kept, because fast queries would displace a slow one's batch
+between two parts of it.
 """
 _plans_lock: Final = Lock()
 
@@ -315,12 +316,13 @@ def _check_whole(batch: DataFrame, number: int, warehouse: str | None, table: st
     run = local_property(batch.sparkSession, _RUN)
     if run is None:
         return
-    plan = batch.semanticHash()
+    found, of = (number, batch.semanticHash()), (run, warehouse, table, writer)
     with _plans_lock:
-        known = _plans.setdefault((run, number, warehouse, table, writer), plan)
-        if len(_plans) > _BATCHES_MAX:
+        known = _plans.pop(of, found)
+        _plans[of] = known = known if known[0] == number else found
+        if len(_plans) > _WRITERS_MAX:
             del _plans[next(iter(_plans))]
-    if known != plan:
+    if known != found:
         raise Invalid(
             "setting-invalid",
             f"{table}: batch {number} was appended already, with another DataFrame. Only one of the two would be "
