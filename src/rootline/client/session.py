@@ -309,11 +309,8 @@ class SessionHolder:
     def __init__(self, name: str, opener: Opener) -> None:
         self.name = name
         self._opener = opener
-        self._guard = threading.RLock()  # reentrant: an unfinished iteration may be collected while this thread has it
-        self._loop = self._new_loop()
-        self._opening: Future[Session] | None = None
-        self._running: set[Future[Any]] = set()
         self._closed = False
+        self.become_child()
         _of_process.add(self)
 
     def run(self, operation: Operation[T]) -> T:
@@ -411,16 +408,16 @@ class SessionHolder:
         return loop
 
     def become_child(self) -> None:
-        """Forget the session of the parent."""
-        _inherited.append((self._loop, self._opening))
-        self._guard = threading.RLock()  # the parent's may be locked by a thread that does not exist here
+        """Begin without a session. A thread that does not exist here may have locked the guard of the parent."""
+        self._guard = threading.RLock()  # reentrant: an unfinished iteration may be collected while this thread has it
         self._loop = self._new_loop()
-        self._opening = None
-        self._running = set()
+        self._opening: Future[Session] | None = None
+        self._running: set[Future[Any]] = set()
 
 
 def _become_child() -> None:
     for each in list(_of_process):
+        _inherited.append(vars(each).copy())
         each.become_child()
 
 

@@ -273,8 +273,8 @@ def commit_overwrite(
     if replaced is None:
         return None
     with committing_lake(options) as lake:
-        overwrite = partial(_overwrite, lake, batch, replaced, options, merged)
-        return _decided_in_the_end(lake, overwrite, batch, options, merged)
+        planned = partial(_overwrite, lake, batch, replaced, options, merged)
+        return _decided_in_the_end(lake, planned, batch, options, merged)
 
 
 def _decided_in_the_end(
@@ -354,11 +354,7 @@ def carried_files(lake: Lake, batch: WrittenBatch, definition: TableDefinition, 
 
 
 def _overwrite(
-    lake: Lake,
-    batch: WrittenBatch,
-    replaced: Replaced,
-    options: SourceOptions,
-    merged: MergedWrite | None,
+    lake: Lake, batch: WrittenBatch, replaced: Replaced, options: SourceOptions, merged: MergedWrite | None
 ) -> Intent | None:
     changes = None if merged is None else merged.on_head(lake, options.table)
     becomes = None if changes is None else changes.definition
