@@ -313,6 +313,13 @@ class SessionHolder:
         self.become_child()
         _of_process.add(self)
 
+    def become_child(self) -> None:
+        """Begin without a session. A thread that does not exist here may have locked the guard of the parent."""
+        self._guard = threading.RLock()  # reentrant: an unfinished iteration may be collected while this thread has it
+        self._loop = self._new_loop()
+        self._opening: Future[Session] | None = None
+        self._running: set[Future[Any]] = set()
+
     def run(self, operation: Operation[T]) -> T:
         """Run `operation` on the loop and wait for it, from any thread except the loop's own."""
         self._loop.refuse_itself()
@@ -406,13 +413,6 @@ class SessionHolder:
         # an unreachable, unclosed holder: end its thread as a crash would. Records on the log are safe
         weakref.finalize(self, loop.request_stop).atexit = False
         return loop
-
-    def become_child(self) -> None:
-        """Begin without a session. A thread that does not exist here may have locked the guard of the parent."""
-        self._guard = threading.RLock()  # reentrant: an unfinished iteration may be collected while this thread has it
-        self._loop = self._new_loop()
-        self._opening: Future[Session] | None = None
-        self._running: set[Future[Any]] = set()
 
 
 def _become_child() -> None:
