@@ -162,7 +162,8 @@ def test_files_for_columns_that_exchanged_their_names_are_refused_at_once(
     flights: TableHandle, sparks: Sparks, overwrite: bool
 ) -> None:
     """Each plan would have the same files, so a second one is refused too, until the time is up."""
-    writer = sparks.writer(overwrite, replaceWhere="id < 5") if overwrite else sparks.writer(overwrite)
+    options = {"verdictTimeoutMs": "20000", **({"replaceWhere": "id < 5"} if overwrite else {})}
+    writer = sparks.writer(overwrite, **options)
     written = writer.write(iter([batch((1, "UA"))]))
     with flights.alter() as change:
         change.rename_column("id", "other").rename_column("delay", "id").rename_column("other", "delay")
