@@ -39,18 +39,21 @@ __all__ = [
     "table",
     "update_where",
 ]
-_NAMES = {
-    "added_folder": ["AddedFolder", "add_folder"],
-    "compaction": ["Compaction", "compact"],
-    "data_source": ["RootlineDataSource", "register"],
-    "merge_statement": ["Merge", "merge", "merge_into"],
-    "parquet_append": ["append", "batch_appender"],
-    "row_change_job": ["RowsChanged"],
-    "statements": ["delete_where", "update_where"],
-    "stream_metrics": ["serve_metrics"],
-    "table_frame": ["table"],
+_PLACES = {
+    name: module
+    for module, names in {
+        "added_folder": ["AddedFolder", "add_folder"],
+        "compaction": ["Compaction", "compact"],
+        "data_source": ["RootlineDataSource", "register"],
+        "merge_statement": ["Merge", "merge", "merge_into"],
+        "parquet_append": ["append", "batch_appender"],
+        "row_change_job": ["RowsChanged"],
+        "statements": ["delete_where", "update_where"],
+        "stream_metrics": ["serve_metrics"],
+        "table_frame": ["table"],
+    }.items()
+    for name in names
 }
-_PLACES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
