@@ -1,4 +1,4 @@
-"""Locks with a deadline, which another process may hold, and blocks that no fork interrupts."""
+"""Locks with a deadline, which another process may hold, blocks that no fork interrupts, and calls on threads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import fcntl
 import os
 import signal
 import threading
+import weakref
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rootline.adapters.posix_files import ForkGate, sync_folder, unlock_and_close, wait_for_lock
+from rootline.adapters.posix_files import BlockingCalls, ForkGate, sync_folder, unlock_and_close, wait_for_lock
 from tests.support.forking import waiting_child
 
 
@@ -108,3 +110,17 @@ def test_a_folder_that_is_not_there_cannot_be_made_durable(tmp_path: Path) -> No
     sync_folder(tmp_path)
     with pytest.raises(FileNotFoundError):
         sync_folder(tmp_path / "nowhere")
+
+
+class _Body(list[int]):
+    """A body that may be watched."""
+
+
+async def test_a_thread_that_waits_for_calls_keeps_nothing_of_its_last_one() -> None:
+    calls, is_freed = BlockingCalls("test", 1), threading.Event()
+    body = _Body([1, 2])
+    weakref.finalize(body, is_freed.set)
+    assert await calls.run(partial(sum, body)) == 3
+    del body
+    assert is_freed.wait(30)
+    await calls.close()

@@ -100,6 +100,23 @@ def test_a_daemon_that_only_this_process_would_find_is_not_named(monkeypatch: py
     assert found is None
 
 
+def test_without_pyspark_each_name_is_refused_with_the_extra_to_install() -> None:
+    program = """
+import sys
+sys.modules["pyspark"] = None
+import rootline, rootline.spark
+for name in rootline.spark.__all__:
+    try:
+        getattr(rootline.spark, name)
+    except rootline.Invalid as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    refused = done.stdout.splitlines()
+    assert len(refused) == len(rootline.spark.__all__)
+    assert all("PySpark 4.1" in line and "pip install 'rootline-lake[spark]'" in line for line in refused)
+
+
 def test_the_daemon_serves_functions_of_others_where_the_library_cannot_be_imported() -> None:
     program = """
 import sys, types

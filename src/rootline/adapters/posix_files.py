@@ -97,6 +97,7 @@ class BlockingCalls:
     def _carry_out(self) -> None:
         while (call := self._calls.get()) is not None:
             hand_over(call.loop, call.answer, _outcome_of(call.work))
+            del call  # a waiting thread would keep what was written or read last, which may be a whole data file
 
 
 def _outcome_of(work: Callable[[], _Answer]) -> _Answer | Exception:

@@ -112,6 +112,8 @@ has no open files beside them.
 """
 _KEPT_SHARE: Final = 0.5
 """Of the limit: the rows of small partitions that continue to wait."""
+_OPEN_FILES_MAX: Final = 320
+"""In a stream. An open file takes about 350 kB of memory beside its bytes."""
 _ROW_GROUP_ROWS_MIN: Final = 256
 _ROW_GROUP_ROWS_MAX: Final = 1_048_576
 
@@ -402,7 +404,7 @@ class FileStream:
 
     Rows of all partitions wait together. If they exceed their limit, the partitions with the most of them are written
     as row groups. If open files exceed `target_bytes` together, the largest is closed. A file in the table's sort
-    order, or with only a few rows, is closed at once.
+    order, with only a few rows, or beside too many open files, is closed at once.
 
     Waiting rows are not split, because a row in its own Arrow table takes 800 bytes a column.
     """
@@ -500,7 +502,7 @@ class FileStream:
                     file = None
         if file is not None:
             is_small = size < min(_COLUMN_BYTES_MIN * len(names), self._group_bytes // 16)
-            if self._is_sorted or is_small:
+            if self._is_sorted or is_small or len(self._files) >= _OPEN_FILES_MAX:
                 done.append(file.closed(next(self._ids), sort_order_id))
             else:
                 self._files[key] = file

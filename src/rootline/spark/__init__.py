@@ -40,26 +40,30 @@ __all__ = [
     "update_where",
 ]
 _PLACES = {
-    "AddedFolder": "added_folder",
-    "Compaction": "compaction",
-    "Merge": "merge_statement",
-    "RootlineDataSource": "data_source",
-    "RowsChanged": "row_change_job",
-    "add_folder": "added_folder",
-    "append": "parquet_append",
-    "batch_appender": "parquet_append",
-    "compact": "compaction",
-    "delete_where": "statements",
-    "merge": "merge_statement",
-    "merge_into": "merge_statement",
-    "register": "data_source",
-    "serve_metrics": "stream_metrics",
-    "table": "table_frame",
-    "update_where": "statements",
+    name: module
+    for module, names in {
+        "added_folder": ["AddedFolder", "add_folder"],
+        "compaction": ["Compaction", "compact"],
+        "data_source": ["RootlineDataSource", "register"],
+        "merge_statement": ["Merge", "merge", "merge_into"],
+        "parquet_append": ["append", "batch_appender"],
+        "row_change_job": ["RowsChanged"],
+        "statements": ["delete_where", "update_where"],
+        "stream_metrics": ["serve_metrics"],
+        "table_frame": ["table"],
+    }.items()
+    for name in names
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PLACES:
-        return getattr(importlib.import_module(f"rootline.spark.{_PLACES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    except ImportError as error:
+        from rootline.schemas.distribution import install_command
+        from rootline.schemas.errors import Invalid
+
+        needed = f"rootline.spark needs PySpark 4.1 to 4.3 and pandas ({error}): {install_command('spark')}"
+        raise Invalid("setting-invalid", needed) from error
