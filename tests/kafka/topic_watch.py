@@ -156,13 +156,14 @@ class Watch:
             (self._consumer, self._places, answers),
             (self._lot, self._lot_places, (settings.parked_topic,)),
         ):
-            known = consumer.list_topics(timeout=_PATIENCE_S).topics  # each client has a picture of its own
+            clients = (self._group, consumer)  # each has a picture of its own
+            _, known = (client.list_topics(timeout=_PATIENCE_S).topics for client in clients)
             read = {(held.topic, held.partition) for held in places}
             new = [
                 TopicPartition(name, number, 0)
                 for name in topics
                 for number in known[name].partitions
-                if (name, number) not in read and _answers(consumer, name, number)
+                if (name, number) not in read and all(_answers(client, name, number) for client in clients)
             ]
             if new:
                 places += new
