@@ -22,6 +22,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from rootline.client.loop_thread import LoopThread
@@ -135,7 +136,7 @@ class WriterStamp:
         """Count under a new id. After a fork, the parent still counts under its own, and may own the lock."""
         self._guard = threading.Lock()
         self._minted = f"{PROCESS_WRITER_PREFIX}{self._fresh_uuid()}"
-        self._next: defaultdict[str, int] = defaultdict(int)
+        self._next: defaultdict[str, Iterator[int]] = defaultdict(count)
 
     def stamp(self, intent: Intent, writer_sequence: int | None = None) -> Intent:
         """`intent` with a writer and a sequence.
@@ -177,10 +178,9 @@ class WriterStamp:
             )
 
     def _count(self, table: str) -> tuple[str, int]:
+        _adopt_process()
         with self._guard:
-            number = self._next[table]
-            self._next[table] = number + 1
-            return self._minted, number
+            return self._minted, next(self._next[table])
 
 
 def _check_minted(writer_id: str, intent: Intent) -> None:
@@ -248,12 +248,9 @@ class UploadDates:
 
 def oldest_date(dates: Iterable[int | None]) -> int | None:
     """The oldest date, or `None` if one of them is unknown, or there are none."""
-    oldest_ms: int | None = None
-    for date_ms in dates:
-        if date_ms is None:
-            return None
-        oldest_ms = date_ms if oldest_ms is None else min(oldest_ms, date_ms)
-    return oldest_ms
+    found = list(dates)
+    known = [date_ms for date_ms in found if date_ms is not None]
+    return min(known, default=None) if len(known) == len(found) else None
 
 
 def added_locations(intent: Intent) -> list[str]:
@@ -316,7 +313,9 @@ class SessionHolder:
     def become_child(self) -> None:
         """Begin without a session. A thread that does not exist here may have locked the guard of the parent."""
         self._guard = threading.RLock()  # reentrant: an unfinished iteration may be collected while this thread has it
-        self._loop = self._new_loop()
+        self._loop = LoopThread(f"rootline {self.name}")
+        # an unreachable, unclosed holder: end its thread as a crash would. Records on the log are safe
+        weakref.finalize(self, self._loop.request_stop).atexit = False
         self._opening: Future[Session] | None = None
         self._running: set[Future[Any]] = set()
 
@@ -371,6 +370,7 @@ class SessionHolder:
 
     def submit(self, operation: Operation[T]) -> Future[T]:
         """Start `operation`. Raises `Invalid` (`lake-closed`) after `close`."""
+        _adopt_process()
         with self._guard:
             if self._closed:
                 raise Invalid("lake-closed", f"{self.name} is closed; call rootline.connect again")
@@ -378,7 +378,8 @@ class SessionHolder:
                 self._opening = self._loop.submit(_opened(self._opener))
             future = self._loop.submit(_after(self._opening, operation))
             self._running.add(future)
-        future.add_done_callback(self._forget)
+        # atomic, and without the guard: who has it may wait for the loop, which runs this. The holder lives until then
+        future.add_done_callback(lambda done: self._running.discard(done))
         return future
 
     def close(self, patience_s: float) -> None:
@@ -386,10 +387,10 @@ class SessionHolder:
 
         A second call does nothing.
         """
+        _adopt_process()
         with self._guard:
             self._closed = True
-            running, opening = list(self._running), self._opening
-            self._opening = None
+            running, opening, self._opening = list(self._running), self._opening, None
         for late in wait(running, patience_s).not_done:
             late.cancel()
         if opening is not None and not _failed(opening):
@@ -404,24 +405,25 @@ class SessionHolder:
             "read the table to find out",
         )
 
-    def _forget(self, future: Future[Any]) -> None:
-        # atomic, and without the guard: who has it may wait for the loop, which runs this
-        self._running.discard(future)
-
-    def _new_loop(self) -> LoopThread:
-        loop = LoopThread(f"rootline {self.name}")
-        # an unreachable, unclosed holder: end its thread as a crash would. Records on the log are safe
-        weakref.finalize(self, loop.request_stop).atexit = False
-        return loop
-
 
 def _become_child() -> None:
     for each in list(_of_process):
         _inherited.append(vars(each).copy())
         each.become_child()
+    _process[0] = os.getpid()
+
+
+def _adopt_process() -> None:
+    """Become a child at the first use, if the fork called no handlers. uWSGI forks its workers in C."""
+    if os.getpid() != _process[0]:
+        with _adopting:
+            if os.getpid() != _process[0]:
+                _become_child()
 
 
 _of_process: Final[weakref.WeakSet[SessionHolder | WriterStamp]] = weakref.WeakSet()
+_process: Final = [os.getpid()]
+_adopting: Final = threading.Lock()
 os.register_at_fork(after_in_child=_become_child)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import uuid
@@ -18,11 +19,14 @@ from tests.support.opened_sessions import nothing_known
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 _THREADS = 6
 _FORKS = 20
+Fork = Callable[[], int]
+_fork_in_c: Fork = ctypes.PyDLL(None).fork
+"""A fork that calls none of Python's handlers, as by uWSGI."""
 
 
-def succeeds_in_a_child(check: Callable[[], bool]) -> bool:
+def succeeds_in_a_child(check: Callable[[], bool], fork: Fork = os.fork) -> bool:
     """Whether `check` is true in a forked child, whose threads take turns as often as possible."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         try:
             sys.setswitchinterval(1e-6)
@@ -61,7 +65,20 @@ def test_a_fork_gives_the_child_its_writer_id_before_a_thread_counts() -> None:
     assert stamp._count("demo.flights") == (f"process/{minted[0]}", 1)
 
 
-def test_threads_of_a_forked_child_that_use_a_lake_first_share_one_session() -> None:
+def test_threads_of_a_child_that_was_forked_in_c_count_under_one_writer_id_which_is_not_their_parents() -> None:
+    stamp = WriterStamp()
+    known, _ = stamp._count("demo.flights")
+
+    def count_anew() -> bool:
+        found = results_of_threads(lambda: stamp._count("demo.flights"))
+        writer, _ = stamp._count("demo.flights")
+        return writer != known and sorted(found, key=repr) == [(writer, number) for number in range(_THREADS)]
+
+    assert all(succeeds_in_a_child(count_anew, _fork_in_c) for _ in range(_FORKS))
+
+
+@pytest.mark.parametrize("fork", [os.fork, _fork_in_c], ids=["by Python", "in C"])
+def test_threads_of_a_forked_child_that_use_a_lake_first_share_one_session(fork: Fork) -> None:
     opened = list[Session]()
 
     async def opener() -> Session:
@@ -80,5 +97,5 @@ def test_threads_of_a_forked_child_that_use_a_lake_first_share_one_session() -> 
         found = results_of_threads(lambda: holder.run(used))
         return len(opened) == 1 and found == [id(opened[0].store)] * _THREADS
 
-    assert all(succeeds_in_a_child(share_one) for _ in range(_FORKS))
+    assert all(succeeds_in_a_child(share_one, fork) for _ in range(_FORKS))
     holder.close(1)
