@@ -12,8 +12,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rootline import Invalid
 from rootline.client.lake import Lake
+from rootline.client.merged_rows import MergePlan
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.table_definition import TableDefinition
+from rootline.spark.batch_commit import MergedWrite
 from rootline.spark.data_source import RootlineDataSource
 from rootline.spark.replaced_rows import filter_of_partitions
 from rootline.spark.source_writers import BatchWriter
@@ -155,6 +157,37 @@ def test_rows_that_stay_keep_a_column_that_was_added_while_the_batch_was_written
         {"id": 8, "seat": "8A", "late": 1.5},
     ]
     assert list(flights.check(data_files="all")) == []
+
+
+def test_rows_that_stay_keep_a_column_that_was_added_while_the_overwrite_was_planned(
+    flights: TableHandle, sparks: Sparks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = pa.field("gate", pa.string())
+    source = RootlineDataSource(
+        {"path": "demo.flights", "warehouse": str(sparks.folder), "replaceWhere": "id < 5", "mergeSchema": "true"}
+    )
+    writer = source.writer(from_arrow_schema(FLIGHTS.append(gate)), True)
+    assert isinstance(writer, BatchWriter)
+    rows = batch((1, "UA")).append_column(gate, pa.array(["B7"]))
+    written = writer.write(iter([rows]))
+    with flights.alter() as change:
+        change.add_column("gate", "string")
+    on_head = MergedWrite.on_head
+
+    def slowly(self: MergedWrite, *given: Any) -> MergePlan:
+        plan = on_head(self, *given)
+        with flights.alter() as change:
+            change.add_column("seat", "string")
+        flights.append([{"id": number, "carrier": "AA", "seat": f"{number}A"} for number in (2, 8)])
+        return plan
+
+    monkeypatch.setattr(MergedWrite, "on_head", slowly)
+    writer.commit([written])
+    found = flights.scan(columns=["id", "gate", "seat"]).to_arrow().to_pylist()
+    assert sorted(found, key=lambda row: row["id"]) == [
+        {"id": 1, "gate": "B7", "seat": None},
+        {"id": 8, "gate": None, "seat": "8A"},
+    ]
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

@@ -357,7 +357,8 @@ def _overwrite(
     lake: Lake, batch: WrittenBatch, replaced: Replaced, options: SourceOptions, merged: MergedWrite | None
 ) -> Intent | None:
     changes = None if merged is None else merged.on_head(lake, options.table)
-    becomes = None if changes is None else changes.definition
+    # without changes, the head that is planned may be a newer one than that of `on_head`
+    becomes = None if changes is None or changes.changes is None else changes.definition
     plan, removal = lake.holder.run(
         lambda session: replaced.planned(session, options.table, becomes, options.target_file_size_bytes)
     )
