@@ -77,6 +77,13 @@ def test_lists_of_equal_numbers_are_counted_as_often_as_they_occur() -> None:
     assert max(sizes) < BATCH_BYTES_MAX
 
 
+def test_bytes_of_a_fixed_length_are_counted_with_their_length() -> None:
+    bodies = pa.array([b"A" * CHARS], pa.binary(CHARS)).take(pa.array(np.zeros(12_000, np.int32)))
+    sizes = [batch.nbytes for batch in file_of(pa.table({"body": bodies})).batches(["body"])]
+    assert sum(sizes) >= 12_000 * CHARS
+    assert max(sizes) < BATCH_BYTES_MAX
+
+
 def test_a_filter_on_a_narrow_column_does_not_make_batches_of_the_wide_ones_larger() -> None:
     rows = pa.table({"key": np.arange(20_000) % 5 * 3, "body": texts(20_000)})
     schema = pa.schema([("key", pa.int64()), ("body", pa.string())])

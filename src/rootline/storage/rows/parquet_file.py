@@ -180,7 +180,7 @@ _ENCRYPTED_MAGIC: Final = b"PARE"
 _END_BYTES: Final = 8
 _OFFSET_BYTES: Final = 4
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "FIXED_LEN_BYTE_ARRAY": 16}
-"""The bytes of a value in memory, by its physical type."""
+"""The least bytes of a value in memory, by its physical type."""
 _OVERLAPPING_MAX: Final = 4
 """The parts that may begin before a byte and contain it: of two fetches, each with padding."""
 _PADDING_BYTES: Final = 100
@@ -390,7 +390,7 @@ class ParquetRows:
         """
         rows, leaves = sum(self.group_rows[number] for number in groups), self._leaves(columns)
         layouts = [self.file.metadata.schema.column(at) for at in leaves]
-        widths = [_WIDTHS.get(layout.physical_type) for layout in layouts]
+        widths = [(width := _WIDTHS.get(layout.physical_type)) and max(width, layout.length) for layout in layouts]
         if not any(layout.max_repetition_level for layout in layouts):
             if None not in widths:
                 return rows, rows * sum(width or 0 for width in widths)
