@@ -74,7 +74,6 @@ def test_a_host_that_was_stopped_is_named_with_how_to_continue_it(folder: Path) 
     program = """
 import sys
 from rootline.adapters.posix_files import LakeLock
-from rootline.adapters.system_environment import SystemEnvironment
 from pathlib import Path
 print(LakeLock(Path(sys.argv[1])).try_acquire(), flush=True)
 sys.stdin.readline()
