@@ -152,18 +152,19 @@ class Watch:
         """Topics may have got more of them; each is read from its beginning."""
         settings = self.settings
         answers = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic)
+        self._group.list_topics(timeout=_PATIENCE_S)
         for consumer, places, topics in (
             (self._consumer, self._places, answers),
             (self._lot, self._lot_places, (settings.parked_topic,)),
         ):
-            clients = (self._group, consumer)  # each has a picture of its own
-            _, known = (client.list_topics(timeout=_PATIENCE_S).topics for client in clients)
+            known = consumer.list_topics(timeout=_PATIENCE_S).topics  # each client has a picture of its own
             read = {(held.topic, held.partition) for held in places}
             new = [
                 TopicPartition(name, number, 0)
                 for name in topics
                 for number in known[name].partitions
-                if (name, number) not in read and all(_answers(client, name, number) for client in clients)
+                if (name, number) not in read
+                and all(_answers(client, name, number) for client in (self._group, consumer))
             ]
             if new:
                 places += new

@@ -124,7 +124,7 @@ class WriterStamp:
         self._fresh_uuid = fresh_uuid
         self._number = writer_sequence
         self.content = content
-        self.become_child()
+        self.begin_anew()
         _of_process.add(self)
 
     @property
@@ -132,7 +132,7 @@ class WriterStamp:
         """Whether the caller supplied the writer id, and the numbers."""
         return self._supplied is not None
 
-    def become_child(self) -> None:
+    def begin_anew(self) -> None:
         """Count under a new id. After a fork, the parent still counts under its own, and may own the lock."""
         self._guard = threading.Lock()
         self._minted = f"{PROCESS_WRITER_PREFIX}{self._fresh_uuid()}"
@@ -307,10 +307,10 @@ class SessionHolder:
         self.name = name
         self._opener = opener
         self._closed = False
-        self.become_child()
+        self.begin_anew()
         _of_process.add(self)
 
-    def become_child(self) -> None:
+    def begin_anew(self) -> None:
         """Begin without a session. A thread that does not exist here may have locked the guard of the parent."""
         self._guard = threading.RLock()  # reentrant: an unfinished iteration may be collected while this thread has it
         self._loop = LoopThread(f"rootline {self.name}")
@@ -409,7 +409,7 @@ class SessionHolder:
 def _become_child() -> None:
     for each in list(_of_process):
         _inherited.append(vars(each).copy())
-        each.become_child()
+        each.begin_anew()
     _process[0] = os.getpid()
 
 
